@@ -6,20 +6,19 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::int64_t kPad = 4;
-
-/// Returns a shift that is uniform on -kPad … kPad.
-std::int64_t shift(std::uint32_t random) {
-  constexpr std::uint64_t kPlaces = 2 * kPad + 1;
-  return static_cast<std::int64_t>((random * kPlaces) >> 32) - kPad;
+/// Returns a shift that is uniform on -pad … pad, pad being an eighth of `extent` pixels.
+std::int64_t shift(std::uint32_t random, std::int64_t extent) {
+  const std::int64_t pad = extent / 8;
+  const auto places = static_cast<std::uint64_t>(2 * pad + 1);
+  return static_cast<std::int64_t>((random * places) >> 32) - pad;
 }
 
 }  // namespace
 
 void augment_image(const std::uint8_t* source, std::uint8_t* target, ImageSize size,
                    const std::array<std::uint32_t, 4>& random) {
-  const std::int64_t down = shift(random[0]);
-  const std::int64_t right = shift(random[1]);
+  const std::int64_t down = shift(random[0], size.height);
+  const std::int64_t right = shift(random[1], size.width);
   const bool mirror = random[2] >> 31 != 0;
   // Columns first … last-1 of the source are visible; the others are outside the frame, and black takes their place.
   const std::int64_t first = std::min(std::max<std::int64_t>(0, right), size.width);

@@ -9,9 +9,9 @@
 
 namespace stagecoach {
 
-/// Writes `source` [3, H, W] to `target` [3, H, W], padded by 4 black pixels on each side, cropped to its size at a
-/// random position, and possibly mirrored left to right. `random` determines the row, the column and the mirroring.
-/// Source: He et al., "Deep residual learning for image recognition", 2015, section 4.2.
+/// Writes `source` [3, H, W] to `target` [3, H, W], padded by black pixels on each side (an eighth of its size: 4 of
+/// 32), cropped to its size at a random position, and possibly mirrored left to right. `random` determines the row, the
+/// column and the mirroring. Source: He et al., "Deep residual learning for image recognition", 2015, section 4.2.
 void augment_image(const std::uint8_t* source, std::uint8_t* target, ImageSize size,
                    const std::array<std::uint32_t, 4>& random);
 

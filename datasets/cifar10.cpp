@@ -24,6 +24,9 @@ constexpr std::int64_t kRecord = 1 + kPixels;        // bytes of an image and it
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kChunk = 64;  // records read at a time: 200 kB, so that no second copy of the set exists
 constexpr std::string_view kInnerFolder = "cifar-10-batches-bin";
+constexpr std::string_view kTestBatch = "test_batch.bin";
+constexpr std::int64_t kOfficialBatches = 5;    // for training, and one for the test
+constexpr std::int64_t kOfficialBatch = 10000;  // images of each
 
 /// Returns the 12 of "data_batch_12.bin"; nothing for other names.
 std::optional<int> batch_number(const fs::path& path) {
@@ -34,16 +37,19 @@ std::optional<int> batch_number(const fs::path& path) {
     return std::nullopt;
   }
   const auto digits = std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
-  return digits.starts_with('-') ? std::nullopt : number_from<int>(digits);
+  return digits.find_first_not_of("0123456789") != std::string_view::npos ? std::nullopt : number_from<int>(digits);
 }
 
 bool has_batches(const std::vector<fs::path>& entries) {
-  return std::any_of(entries.begin(), entries.end(), [](const fs::path& path) { return path.extension() == ".bin"; });
+  return std::any_of(entries.begin(), entries.end(), [](const fs::path& path) {
+    return batch_number(path).has_value() || path.filename() == kTestBatch;
+  });
 }
 
-std::vector<fs::path> train_files(const fs::path& folder) {
+/// Returns the training batches in the order of their numbers, which must be 1, 2, 3, …
+std::vector<fs::path> train_files(const fs::path& folder, const std::vector<fs::path>& entries) {
   std::vector<std::pair<int, fs::path>> numbered;
-  for (const fs::path& path : list_folder(folder)) {
+  for (const fs::path& path : entries) {
     if (const auto number = batch_number(path)) {
       numbered.emplace_back(*number, path);
     }
@@ -53,8 +59,13 @@ std::vector<fs::path> train_files(const fs::path& folder) {
                       kHowToGetData);
   std::sort(numbered.begin(), numbered.end());
   std::vector<fs::path> files;
-  for (auto& [number, path] : numbered) {
-    files.push_back(std::move(path));
+  for (const auto& [number, path] : numbered) {
+    const int expected = static_cast<int>(files.size()) + 1;
+    throw_if<DataError>(number < expected, "{} and {} are both batch {}: expected one; delete the other",
+                        files.empty() ? path.string() : files.back().string(), path.string(), number);
+    throw_if<DataError>(number > expected, "{} lacks data_batch_{}.bin, but has {}; add it, or {}", folder.string(),
+                        expected, path.filename().string(), kHowToGetData);
+    files.push_back(path);
   }
   return files;
 }
@@ -91,6 +102,28 @@ void read_records(FileReader& file, const fs::path& path, std::int64_t count, st
   }
 }
 
+/// Throws DataError if a batch has fewer records than another: a download or a copy that was cut off at a record.
+void require_equal_counts(const std::vector<fs::path>& paths, const std::vector<std::int64_t>& counts) {
+  const auto most = std::max_element(counts.begin(), counts.end());
+  const auto least = std::min_element(counts.begin(), counts.end());
+  throw_if<DataError>(*least != *most, "{} has {} images, but {} has {}: expected batches of one length; {}",
+                      paths[static_cast<std::size_t>(least - counts.begin())].string(), *least,
+                      paths[static_cast<std::size_t>(most - counts.begin())].filename().string(), *most, kHowToGetData);
+}
+
+/// Throws DataError if two of the batches of `count` records that `data` consists of are equal.
+void require_different_batches(const std::vector<fs::path>& paths, const Dataset& data, std::int64_t count) {
+  const auto* images = data.images.data<std::uint8_t>();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    for (std::size_t j = i + 1; j < paths.size(); ++j) {
+      const auto batch = [&](std::size_t index) { return images + static_cast<std::int64_t>(index) * count * kPixels; };
+      throw_if<DataError>(std::memcmp(batch(i), batch(j), static_cast<std::size_t>(count * kPixels)) == 0,
+                          "{} has the images of {}: expected different batches; {}", paths[j].string(),
+                          paths[i].filename().string(), kHowToGetData);
+    }
+  }
+}
+
 Dataset load_batches(const std::vector<fs::path>& paths, const std::vector<std::string>& classes) {
   std::vector<FileReader> files;
   std::vector<std::int64_t> counts;
@@ -100,6 +133,7 @@ Dataset load_batches(const std::vector<fs::path>& paths, const std::vector<std::
     total += counts.back();
     require_memory_for(path.string(), static_cast<std::uint64_t>(files.back().size()));
   }
+  require_equal_counts(paths, counts);
   require_memory_for(fmt::format("the data set in {}", paths.front().parent_path().string()),
                      static_cast<std::uint64_t>(total * kRecord));
   Dataset dataset = make_dataset(total, kSide, classes);
@@ -110,6 +144,7 @@ Dataset load_batches(const std::vector<fs::path>& paths, const std::vector<std::
     images += counts[i] * kPixels;
     labels += counts[i];
   }
+  require_different_batches(paths, dataset, counts.front());
   return dataset;
 }
 
@@ -138,6 +173,18 @@ std::vector<std::string> class_names(const fs::path& folder) {
   return names;
 }
 
+/// Returns what was read, `files` batches, and how many other entries the folder has.
+DataSource source_of(const std::vector<fs::path>& entries, std::int64_t files) {
+  DataSource source{.files = files};
+  for (const fs::path& path : entries) {
+    const std::string name = path.filename().string();
+    if (!batch_number(path) && name != kTestBatch && name != "batches.meta.txt" && name != "readme.html") {
+      ++source.left_out["beside the batches of CIFAR-10"];
+    }
+  }
+  return source;
+}
+
 }  // namespace
 
 bool is_cifar10(const fs::path& folder) {
@@ -152,12 +199,17 @@ TrainTest load_cifar10(const fs::path& folder) {
   if (!has_batches(entries) && fs::is_directory(folder / kInnerFolder, error)) {
     return load_cifar10(folder / kInnerFolder);
   }
-  const std::vector<fs::path> train = train_files(folder);
-  const fs::path test = folder / "test_batch.bin";
-  throw_if<DataError>(!fs::exists(fs::symlink_status(test, error)), "{} has no test_batch.bin; {}", folder.string(),
-                      kHowToGetData);
+  const std::vector<fs::path> batches = train_files(folder, entries);
+  const fs::path test_batch = folder / kTestBatch;
+  throw_if<DataError>(!fs::exists(fs::symlink_status(test_batch, error)), "{} has no test_batch.bin; {}",
+                      folder.string(), kHowToGetData);
   const std::vector<std::string> classes = class_names(folder);
-  return {load_batches(train, classes), load_batches({test}, classes)};
+  TrainTest data{load_batches(batches, classes), load_batches({test_batch}, classes),
+                 source_of(entries, static_cast<std::int64_t>(batches.size()) + 1)};
+  throw_if<DataError>(data.train.size() == kOfficialBatches * kOfficialBatch && data.test.size() < kOfficialBatch,
+                      "{} has {} images: expected the {} of CIFAR-10; delete it, then {}", test_batch.string(),
+                      data.test.size(), kOfficialBatch, kHowToGetData);
+  return data;
 }
 
 void write_cifar10_batch(const fs::path& path, const Tensor& images, const Tensor& labels) {

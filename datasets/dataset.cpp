@@ -1,11 +1,37 @@
 #include "datasets/dataset.h"
 
+#include <fmt/format.h>
+
 #include <utility>
+#include <vector>
 
 namespace stagecoach {
 
 Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes) {
   return {Tensor::empty({size, 3, side, side}, DType::uint8), Tensor::empty({size}, DType::int32), std::move(classes)};
+}
+
+std::string describe(const TrainTest& data) {
+  const std::int64_t files = data.source.files;
+  return fmt::format("Data: {} training and {} test images of {} classes, {}", data.train.size(), data.test.size(),
+                     data.train.classes.size(), files == 0 ? "generated" : fmt::format("from {} files", files));
+}
+
+std::string describe_left_out(const DataSource& source) {
+  constexpr std::size_t kMost = 8;  // reasons that a line has room for
+  std::vector<std::string> parts;
+  std::int64_t others = 0;
+  for (const auto& [reason, count] : source.left_out) {
+    if (parts.size() < kMost) {
+      parts.push_back(fmt::format("{} {}", count, reason));
+    } else {
+      others += count;
+    }
+  }
+  if (others > 0) {
+    parts.push_back(fmt::format("{} others", others));
+  }
+  return parts.empty() ? "" : fmt::format("Left out: {}", fmt::join(parts, ", "));
 }
 
 }  // namespace stagecoach

@@ -3,6 +3,7 @@
 /// Labelled images in memory.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,23 @@ struct Dataset {
   std::int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
 };
 
+/// What was read to make a data set, and what was not.
+struct DataSource {
+  std::int64_t files = 0;  ///< that contain its images; 0: they were generated
+  /// The number of files that are no part of it, by the reason, such as ".webp (images, but neither PNG nor JPEG)".
+  std::map<std::string, std::int64_t> left_out = {};
+};
+
 struct TrainTest {
   Dataset train;
   Dataset test;
+  DataSource source = {};
 };
+
+/// Returns "Data: 10000 training and 2000 test images of 10 classes, from 2 files".
+std::string describe(const TrainTest& data);
+/// Returns "Left out: 3 .txt, 1 hidden"; empty if nothing was.
+std::string describe_left_out(const DataSource& source);
 
 /// Returns a dataset of `size` uninitialised images, `side` pixels high and wide.
 Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes);

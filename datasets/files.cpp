@@ -16,7 +16,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 
 }  // namespace
 
-std::vector<fs::path> list_folder(const fs::path& folder) {
+std::vector<fs::path> list_folder(const fs::path& folder, std::int64_t* hidden) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
   throw_if<DataError>(!fs::exists(status), "folder {} is missing; {}", folder.string(), kHowToGetData);
@@ -27,6 +27,8 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     if (!entry->path().filename().string().starts_with('.')) {
       entries.push_back(entry->path());
+    } else if (hidden != nullptr) {
+      ++*hidden;
     }
   }
   if (error) {

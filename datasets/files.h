@@ -16,9 +16,9 @@ namespace stagecoach {
 inline constexpr std::string_view kHowToGetData =
     "run scripts/download_cifar10.sh to download CIFAR-10, or use --data generated, which needs no files";
 
-/// Returns the entries of `folder`, sorted by name, without hidden entries (".name"). Throws if the folder is missing,
-/// is not a folder, or cannot be read.
-std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
+/// Returns the entries of `folder`, sorted by name, without hidden entries (".name"), which `hidden` counts. Throws if
+/// the folder is missing, is not a folder, or cannot be read.
+std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder, std::int64_t* hidden = nullptr);
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }

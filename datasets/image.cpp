@@ -1,8 +1,11 @@
 #include "datasets/image.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/throw_if.h"
+#include "datasets/exif.h"
 #include "datasets/jpeg.h"
 #include "datasets/png.h"
 
@@ -21,29 +24,19 @@ auto with_name(const std::string& name, const Action& action) {
   }
 }
 
-ImageSize read_size(Bytes bytes) {
+ImageHeader read_header(Bytes bytes) {
   if (is_png(bytes)) {
-    return read_png_size(bytes);
+    return read_png_header(bytes);
   }
   if (is_jpeg(bytes)) {
-    return read_jpeg_size(bytes);
+    return read_jpeg_header(bytes);
   }
   throw DataError("expected PNG or JPEG, got another format");
 }
 
-/// Decodes to [3, size.height, size.width]; `size` is the image's own.
-void decode(Bytes bytes, ImageSize size, std::uint8_t* planes) {
-  if (is_png(bytes)) {
-    decode_png(bytes, size, planes);
-  } else {
-    decode_jpeg(bytes, size, planes);
-  }
-}
-
-}  // namespace
-
-ImageSize read_image_size(Bytes bytes, const std::string& name, std::int64_t max_pixels) {
-  const ImageSize size = with_name(name, [&] { return read_size(bytes); });
+ImageHeader read_header(Bytes bytes, const std::string& name, std::int64_t max_pixels) {
+  const ImageHeader header = with_name(name, [&] { return read_header(bytes); });
+  const ImageSize size = header.size;
   constexpr double kMega = 1e6;
   throw_if<DataError>(
       size.height * size.width > max_pixels,
@@ -51,18 +44,47 @@ ImageSize read_image_size(Bytes bytes, const std::string& name, std::int64_t max
       "smaller, or allow more with --max-megapixels",
       name, static_cast<double>(max_pixels) / kMega, size.width, size.height,
       static_cast<double>(size.height) * static_cast<double>(size.width) / kMega);
-  return size;
+  return header;
 }
 
-void decode_image(Bytes bytes, const std::string& name, std::uint8_t* target, ImageSize size, std::int64_t max_pixels) {
-  const ImageSize stored = read_image_size(bytes, name, max_pixels);
-  if (stored == size) {
-    with_name(name, [&] { decode(bytes, stored, target); });
+std::size_t bytes_of(ImageSize size) { return static_cast<std::size_t>(3 * size.height * size.width); }
+
+/// Decodes the stored pixels to [3, height, width].
+void decode(Bytes bytes, const ImageHeader& header, BackgroundColor background, std::uint8_t* planes) {
+  if (is_png(bytes)) {
+    decode_png(bytes, header, background, planes);
+  } else {
+    decode_jpeg(bytes, header.size, planes);
+  }
+}
+
+}  // namespace
+
+ImageSize read_image_size(Bytes bytes, const std::string& name, std::int64_t max_pixels) {
+  return read_header(bytes, name, max_pixels).size;
+}
+
+void decode_image(Bytes bytes, const std::string& name, std::uint8_t* target, ImageSize size, std::int64_t max_pixels,
+                  BackgroundColor background) {
+  const ImageHeader header = read_header(bytes, name, max_pixels);
+  const bool is_upright = header.orientation == 1;
+  if (header.size == size && is_upright) {
+    with_name(name, [&] { decode(bytes, header, background, target); });
     return;
   }
-  std::vector<std::uint8_t> planes(static_cast<std::size_t>(3 * stored.height * stored.width));
-  with_name(name, [&] { decode(bytes, stored, planes.data()); });
-  resize_image(planes.data(), stored, target, size);
+  std::vector<std::uint8_t> planes(bytes_of(header.size));
+  with_name(name, [&] { decode(bytes, header, background, planes.data()); });
+  if (!is_upright) {
+    std::vector<std::uint8_t> turned(planes.size());
+    turn_upright(planes.data(), header.size, header.orientation, turned.data());
+    planes = std::move(turned);
+  }
+  const ImageSize upright = upright_size(header.size, header.orientation);
+  if (upright == size) {
+    std::copy(planes.begin(), planes.end(), target);
+  } else {
+    resize_image(planes.data(), upright, target, size);
+  }
 }
 
 }  // namespace stagecoach

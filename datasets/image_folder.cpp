@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 #include <system_error>
 #include <thread>
 
+#include "core/memory_limits.h"
 #include "core/parallel_for.h"
 #include "core/throw_if.h"
 #include "datasets/budget.h"
@@ -14,9 +16,6 @@ namespace stagecoach {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t kSide = 32;
-constexpr std::int64_t kPixels = 3 * kSide * kSide;
 
 /// Returns the type of the file at `path`, following links. Throws DataError if that fails, as for a dangling link.
 fs::file_type type_of(const fs::path& path) {
@@ -30,13 +29,27 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-/// Returns whether `path` has the name of an image and is not a folder. Opening it finds any other problem.
-bool is_image(const fs::path& path) {
+/// Returns the extension in small letters: ".png".
+std::string extension_of(const fs::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return (extension == ".png" || extension == ".jpg" || extension == ".jpeg") &&
-         type_of(path) != fs::file_type::directory;
+  return extension;
+}
+
+bool is_one_of(const std::string& extension, std::initializer_list<const char*> extensions) {
+  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
+}
+
+bool is_image(const std::string& extension) { return is_one_of(extension, {".png", ".jpg", ".jpeg", ".jpe", ".jfif"}); }
+
+/// Returns why a file of this extension is left out.
+std::string reason_for(const std::string& extension) {
+  if (is_one_of(extension, {".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2", ".jxl", ".ppm",
+                            ".pgm", ".tga", ".svg", ".psd", ".ico", ".dng", ".cr2", ".nef"})) {
+    return extension + " (images, but neither PNG nor JPEG)";
+  }
+  return extension.empty() ? "without an extension" : extension;
 }
 
 struct LabelledFile {
@@ -44,56 +57,98 @@ struct LabelledFile {
   std::int32_t label = 0;
 };
 
-/// Returns the class folders of a split, sorted. Other files, such as a README, are ignored.
-std::vector<std::string> class_folders(const fs::path& split) {
+void add_hidden(std::int64_t count, DataSource& source) {
+  if (count > 0) {
+    source.left_out["hidden"] += count;
+  }
+}
+
+/// The files of a split, and what is left out of it.
+struct SplitFiles {
+  std::vector<LabelledFile> images;
+  DataSource source;
+};
+
+/// Returns the class folders of a split, sorted. Files beside them, such as a README, are left out.
+std::vector<std::string> class_folders(const fs::path& split, DataSource& source) {
   std::vector<std::string> names;
-  for (const fs::path& path : list_folder(split)) {
+  std::int64_t hidden = 0;
+  for (const fs::path& path : list_folder(split, &hidden)) {
     const fs::file_type type = type_of(path);
     if (type == fs::file_type::directory) {
       names.push_back(path.filename().string());
-    } else if (type != fs::file_type::regular) {
+    } else if (type == fs::file_type::regular) {
+      ++source.left_out["outside the folders of classes"];
+    } else {
       throw DataError(
           fmt::format("{} is neither a class folder nor a file: expected {}/<class>/*.png or *.jpg; delete it",
                       path.string(), split.string()));
     }
   }
+  add_hidden(hidden, source);
   throw_if<DataError>(names.empty(), "{} has no class folders: expected images as {}/<class>/*.png or *.jpg; add some",
                       split.string(), split.string());
   return names;
 }
 
-std::vector<LabelledFile> find_images(const fs::path& split, const std::vector<std::string>& classes) {
-  std::vector<LabelledFile> files;
-  for (const std::string& name : class_folders(split)) {
+/// Adds the images of a class in `folder` and below it. `above` has the folders that lead to it, without links.
+void find_below(const fs::path& folder, std::int32_t label, std::vector<fs::path>& above, SplitFiles& found) {
+  std::error_code error;
+  const fs::path real = fs::canonical(folder, error);
+  if (error || std::find(above.begin(), above.end(), real) != above.end()) {
+    ++found.source.left_out["links to a folder above them"];
+    return;
+  }
+  above.push_back(real);
+  std::int64_t hidden = 0;
+  for (const fs::path& path : list_folder(folder, &hidden)) {
+    const std::string extension = extension_of(path);
+    const fs::file_type type = is_image(extension) ? type_of(path) : fs::status(path, error).type();
+    if (type == fs::file_type::directory) {
+      find_below(path, label, above, found);
+    } else if (is_image(extension)) {  // opening it finds any other problem
+      found.images.push_back({path, label});
+    } else {
+      ++found.source.left_out[reason_for(extension)];
+    }
+  }
+  add_hidden(hidden, found.source);
+  above.pop_back();
+}
+
+SplitFiles find_images(const fs::path& split, const std::vector<std::string>& classes) {
+  SplitFiles found;
+  for (const std::string& name : class_folders(split, found.source)) {
     const auto known = std::find(classes.begin(), classes.end(), name);
     throw_if<DataError>(known == classes.end(),
                         "class '{}' is in {} but not in train/, so it cannot be learned; add images of it "
                         "to train/, or delete the folder",
                         name, split.string());
-    const std::size_t before = files.size();
-    for (const fs::path& path : list_folder(split / name)) {
-      if (is_image(path)) {
-        files.push_back({path, static_cast<std::int32_t>(known - classes.begin())});
-      }
-    }
-    throw_if<DataError>(files.size() == before,
-                        "{} has no images (*.png, *.jpg, *.jpeg); add some, or delete the folder",
+    const std::size_t before = found.images.size();
+    std::vector<fs::path> above;
+    find_below(split / name, static_cast<std::int32_t>(known - classes.begin()), above, found);
+    throw_if<DataError>(found.images.size() == before,
+                        "{} has no images (*.png, *.jpg, *.jpeg, *.jpe, *.jfif); add some, convert others to one of "
+                        "these, or delete the folder",
                         (split / name).string());
+    std::sort(found.images.begin() + static_cast<std::ptrdiff_t>(before), found.images.end(),
+              [](const LabelledFile& a, const LabelledFile& b) { return a.path < b.path; });
   }
-  return files;
+  found.source.files = static_cast<std::int64_t>(found.images.size());
+  return found;
 }
 
 /// Decodes images on many threads. Together they hold no more than one thread may: a thread waits until its file and
 /// its pixels fit beside those of the other threads.
 class FolderDecoder {
  public:
-  explicit FolderDecoder(std::int64_t max_pixels)
-      : max_pixels_(max_pixels),
-        max_bytes_(kBytesPerPixel * max_pixels + kHeaders),
+  explicit FolderDecoder(const ImageFolderSettings& settings)
+      : settings_(settings),
+        max_bytes_(kBytesPerPixel * settings.max_pixels + kHeaders),
         bytes_(max_bytes_),
-        pixels_(max_pixels) {}
+        pixels_(settings.max_pixels) {}
 
-  /// Any thread may call it. `target` is [3, kSide, kSide].
+  /// Any thread may call it. `target` is [3, image_size, image_size].
   void decode(const fs::path& path, std::uint8_t* target) {
     FileReader file(path);
     throw_if<DataError>(file.size() > max_bytes_,
@@ -103,30 +158,32 @@ class FolderDecoder {
     const Budget::Share of_bytes = bytes_.take(file.size());
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
     file.read(bytes.data(), bytes.size());
-    const ImageSize size = read_image_size(bytes, path.string(), max_pixels_);
+    const ImageSize size = read_image_size(bytes, path.string(), settings_.max_pixels);
     const Budget::Share of_pixels = pixels_.take(size.height * size.width);
-    decode_image(bytes, path.string(), target, {kSide, kSide}, max_pixels_);
+    decode_image(bytes, path.string(), target, {settings_.image_size, settings_.image_size}, settings_.max_pixels,
+                 settings_.background);
   }
 
  private:
   static constexpr std::int64_t kBytesPerPixel = 8;    // uncompressed PNG: four channels of 16 bits
   static constexpr std::int64_t kHeaders = 1'048'576;  // for headers and other data in a file
 
-  std::int64_t max_pixels_;
+  ImageFolderSettings settings_;
   std::int64_t max_bytes_;
   Budget bytes_;
   Budget pixels_;
 };
 
-Dataset load_split(const fs::path& split, const std::vector<std::string>& classes, std::int64_t max_pixels) {
-  const std::vector<LabelledFile> files = find_images(split, classes);
-  Dataset dataset = make_dataset(static_cast<std::int64_t>(files.size()), kSide, classes);
+Dataset decode_all(const std::vector<LabelledFile>& files, const std::vector<std::string>& classes,
+                   const ImageFolderSettings& settings) {
+  Dataset dataset = make_dataset(static_cast<std::int64_t>(files.size()), settings.image_size, classes);
+  const std::int64_t bytes_per_image = 3 * settings.image_size * settings.image_size;
   auto* images = dataset.images.mutable_data<std::uint8_t>();
   auto* labels = dataset.labels.mutable_data<std::int32_t>();
-  FolderDecoder decoder(max_pixels);
+  FolderDecoder decoder(settings);
   auto load = [&](std::int64_t i) {
     const LabelledFile& file = files[static_cast<std::size_t>(i)];
-    decoder.decode(file.path, images + i * kPixels);
+    decoder.decode(file.path, images + i * bytes_per_image);
     labels[i] = file.label;
   };
   // A separate pool: a device's pool belongs to the rank on that device, which may run on another thread.
@@ -137,9 +194,24 @@ Dataset load_split(const fs::path& split, const std::vector<std::string>& classe
   return dataset;
 }
 
+/// Returns what is left out of either split or stands beside them.
+DataSource source_of(const SplitFiles& train, const SplitFiles& test, std::int64_t entries_beside) {
+  DataSource source = train.source;
+  source.files += test.source.files;
+  for (const auto& [reason, count] : test.source.left_out) {
+    source.left_out[reason] += count;
+  }
+  if (entries_beside > 0) {
+    source.left_out["beside train/ and test/"] = entries_beside;
+  }
+  return source;
+}
+
 }  // namespace
 
-TrainTest load_image_folder(const fs::path& folder, std::int64_t max_pixels) {
+TrainTest load_image_folder(const fs::path& folder, const ImageFolderSettings& settings) {
+  STAGECOACH_CHECK(settings.image_size > 0, "load_image_folder: expected a positive image_size, got {}",
+                   settings.image_size);
   const std::vector<fs::path> entries = list_folder(folder);
   for (const char* split : {"train", "test"}) {
     throw_if<DataError>(std::find(entries.begin(), entries.end(), folder / split) == entries.end(),
@@ -147,8 +219,16 @@ TrainTest load_image_folder(const fs::path& folder, std::int64_t max_pixels) {
                         "{}/test/<class>/…; add the folder",
                         folder.string(), split, folder.string(), folder.string());
   }
-  const std::vector<std::string> classes = class_folders(folder / "train");
-  return {load_split(folder / "train", classes, max_pixels), load_split(folder / "test", classes, max_pixels)};
+  DataSource ignored;  // find_images counts the same files
+  const std::vector<std::string> classes = class_folders(folder / "train", ignored);
+  const SplitFiles train = find_images(folder / "train", classes);
+  const SplitFiles test = find_images(folder / "test", classes);
+  require_memory_for(
+      fmt::format("the images of {} at {} x {} pixels", folder.string(), settings.image_size, settings.image_size),
+      static_cast<std::uint64_t>(train.images.size() + test.images.size()) *
+          static_cast<std::uint64_t>(3 * settings.image_size * settings.image_size));
+  return {decode_all(train.images, classes, settings), decode_all(test.images, classes, settings),
+          source_of(train, test, static_cast<std::int64_t>(entries.size()) - 2)};
 }
 
 }  // namespace stagecoach

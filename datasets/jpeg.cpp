@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 // jerror.h needs size_t and FILE to be declared.
@@ -12,6 +13,7 @@
 #include <jpeglib.h>
 
 #include "core/error.h"
+#include "datasets/exif.h"
 
 namespace stagecoach {
 namespace {
@@ -21,6 +23,9 @@ using Bytes = std::span<const std::uint8_t>;
 /// A progressive file refines the whole image with each scan, and a scan may be as short as 20 bytes. Encoders write
 /// about ten.
 constexpr int kMaxScans = 100;
+
+constexpr int kExifMarker = JPEG_APP0 + 1;
+constexpr unsigned kMaxMarker = 0xffff;  // bytes: the format's limit
 
 /// Returns whether a libjpeg warning does not affect pixels; all other warnings mean damaged data.
 bool is_harmless(int warning) {
@@ -56,6 +61,7 @@ class JpegDecoder {
     jpeg_create_decompress(&info_);
     info_.progress = &progress_;
     jpeg_mem_src(&info_, bytes_.data(), bytes_.size());
+    jpeg_save_markers(&info_, kExifMarker, kMaxMarker);
     jpeg_read_header(&info_, TRUE);
     return true;
   }
@@ -65,6 +71,17 @@ class JpegDecoder {
   /// For CMYK, returns whether 255 means no ink, as in Adobe's files.
   bool is_inverted() const { return info_.saw_Adobe_marker == TRUE; }
   ImageSize size() const { return {.height = info_.image_height, .width = info_.image_width}; }
+  int orientation() const {
+    using namespace std::string_view_literals;
+    constexpr std::string_view kName = "Exif\0\0"sv;  // other data has markers of this number too
+    for (jpeg_saved_marker_ptr marker = info_.marker_list; marker != nullptr; marker = marker->next) {
+      const Bytes data(marker->data, marker->data_length);
+      if (data.size() > kName.size() && std::memcmp(data.data(), kName.data(), kName.size()) == 0) {
+        return exif_orientation(data.subspan(kName.size()));
+      }
+    }
+    return 1;
+  }
   const char* reason() const { return reason_.data(); }
 
   bool start() {
@@ -141,10 +158,10 @@ void inks_to_rgb(std::vector<std::uint8_t>& row, bool inverted) {
 
 bool is_jpeg(Bytes bytes) { return bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0; }
 
-ImageSize read_jpeg_size(Bytes bytes) {
+ImageHeader read_jpeg_header(Bytes bytes) {
   JpegDecoder decoder(bytes);
   require(decoder.read_header(), decoder);
-  return decoder.size();
+  return {.size = decoder.size(), .orientation = decoder.orientation()};
 }
 
 void decode_jpeg(Bytes bytes, ImageSize size, std::uint8_t* planes) {

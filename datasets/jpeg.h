@@ -7,15 +7,15 @@
 #include <cstdint>
 #include <span>
 
-#include "datasets/resize.h"
+#include "datasets/image_header.h"
 
 namespace stagecoach {
 
 /// Returns whether `bytes` begin like a JPEG file.
 bool is_jpeg(std::span<const std::uint8_t> bytes);
 
-/// Returns the size in the header. Throws DataError with only the reason, such as "Not a JPEG file".
-ImageSize read_jpeg_size(std::span<const std::uint8_t> bytes);
+/// Throws DataError with only the reason, such as "Not a JPEG file".
+ImageHeader read_jpeg_header(std::span<const std::uint8_t> bytes);
 
 /// Decodes a JPEG file to `planes`, [3, size.height, size.width]; `size` must be the image's own. Grey becomes three
 /// equal planes; CMYK becomes RGB without a colour profile. The bytes are the same on every machine: the inverse

@@ -7,11 +7,10 @@
 #include "datasets/cifar10.h"
 #include "datasets/files.h"
 #include "datasets/generated.h"
-#include "datasets/image_folder.h"
 
 namespace stagecoach {
 
-TrainTest open_dataset(const std::string& where, std::int64_t max_pixels) {
+TrainTest open_dataset(const std::string& where, const ImageFolderSettings& images) {
   if (where == "generated") {
     return generate({});
   }
@@ -24,7 +23,7 @@ TrainTest open_dataset(const std::string& where, std::int64_t max_pixels) {
     return std::filesystem::exists(std::filesystem::symlink_status(folder / split, ignored));
   };
   if (has("train") || has("test")) {
-    return load_image_folder(folder, max_pixels);
+    return load_image_folder(folder, images);
   }
   throw DataError(
       fmt::format("{} contains no known data: expected CIFAR-10 (data_batch_1.bin, test_batch.bin, or the folder "

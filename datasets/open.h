@@ -2,16 +2,14 @@
 /// @file
 /// Opens the data that a user names with --data.
 
-#include <cstdint>
 #include <string>
 
-#include "datasets/dataset.h"
-#include "datasets/image.h"
+#include "datasets/image_folder.h"
 
 namespace stagecoach {
 
 /// "generated" makes the generated set in memory; anything else is a folder with CIFAR-10 in the binary layout or with
-/// images (`train/CLASS/…`, `test/CLASS/…`) of at most `max_pixels` pixels. Throws DataError if it is neither.
-TrainTest open_dataset(const std::string& where, std::int64_t max_pixels = kMaxPixels);
+/// images (`train/CLASS/…`, `test/CLASS/…`), which are read as `images` says. Throws DataError if it is neither.
+TrainTest open_dataset(const std::string& where, const ImageFolderSettings& images = {});
 
 }  // namespace stagecoach

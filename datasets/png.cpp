@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "datasets/exif.h"
 
 namespace {
 
@@ -101,12 +103,15 @@ std::size_t allocation_limit(Bytes bytes, ImageSize size) {
 
 bool is_png(Bytes bytes) { return text_of(bytes).starts_with(kSignature); }
 
-ImageSize read_png_size(Bytes bytes) {
+ImageHeader read_png_header(Bytes bytes) {
   if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
     refuse("expected at most 2 GiB, got a larger file");
   }
   Bytes rest = bytes.subspan(kSignature.size());
-  const ImageSize size = size_in(read_chunk(rest));
+  const Chunk first = read_chunk(rest);
+  ImageHeader header{.size = size_in(first)};
+  constexpr std::uint8_t kAlpha = 4;  // a bit of the colour type
+  header.has_alpha = (first.data[9] & kAlpha) != 0;
   bool has_data = false;
   for (Chunk chunk; chunk.type != "IEND"; rest = rest.subspan(kAroundData + chunk.data.size())) {
     chunk = read_chunk(rest);
@@ -114,27 +119,45 @@ ImageSize read_png_size(Bytes bytes) {
       refuse("the first data chunk is empty");
     }
     has_data = has_data || chunk.type == "IDAT";
+    header.has_alpha = header.has_alpha || chunk.type == "tRNS";
+    if (chunk.type == "eXIf") {
+      header.orientation = exif_orientation(chunk.data);
+    }
   }
-  return size;
+  return header;
 }
 
-void decode_png(Bytes bytes, ImageSize size, std::uint8_t* planes) {
+namespace {
+
+/// Returns `value` of opacity `alpha` on a ground of value `ground`, rounded.
+std::uint8_t laid_on(std::uint8_t ground, std::uint8_t value, std::uint8_t alpha) {
+  return static_cast<std::uint8_t>((value * alpha + ground * (255 - alpha) + 127) / 255);
+}
+
+}  // namespace
+
+void decode_png(Bytes bytes, const ImageHeader& header, BackgroundColor background, std::uint8_t* planes) {
+  const ImageSize size = header.size;
+  const int channels = header.has_alpha ? STBI_rgb_alpha : STBI_rgb;
   largest_allocation = allocation_limit(bytes, size);
   was_refused = false;
   int width = 0;
   int height = 0;
   int stored_channels = 0;
   const std::unique_ptr<stbi_uc, FreePixels> pixels(
-      stbi_load_from_memory(bytes.data(), static_cast<int>(bytes.size()), &width, &height, &stored_channels, STBI_rgb));
+      stbi_load_from_memory(bytes.data(), static_cast<int>(bytes.size()), &width, &height, &stored_channels, channels));
   if (pixels == nullptr) {
     refuse(was_refused ? "the decompressed data is larger than the image" : stbi_failure_reason());
   }
   STAGECOACH_CHECK(width == size.width && height == size.height, "decode_png: expected {2} x {3} pixels, got {0} x {1}",
                    height, width, size.height, size.width);
   const std::int64_t count = size.height * size.width;
-  for (std::int64_t i = 0; i < count; ++i) {
-    for (std::int64_t c = 0; c < 3; ++c) {
-      planes[c * count + i] = pixels.get()[3 * i + c];
+  const std::array<std::uint8_t, 3> ground{background.red, background.green, background.blue};
+  const stbi_uc* pixel = pixels.get();
+  for (std::int64_t i = 0; i < count; ++i, pixel += channels) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      planes[static_cast<std::int64_t>(c) * count + i] =
+          header.has_alpha ? laid_on(ground[c], pixel[c], pixel[3]) : pixel[c];
     }
   }
 }

@@ -31,6 +31,8 @@ std::vector<Flag> data_and_model() {
        "Folder of CIFAR-10 in its binary layout or of images, or 'generated'"},
       {"max-megapixels", "Data", whole(&DataSettings::max_megapixels, 1, 700),  // 3 bytes per pixel fit in an int
        Scope::run, "Reject larger images before they are decoded"},
+      {"background", "Data", parsed(&DataSettings::background), Scope::run,
+       "Lay transparent pixels on this colour: white, black, grey or #rrggbb"},
       {"augment", "Data", on_off(&TrainingSettings::augment), Scope::training,
        "Crop and flip the training images at random"},
       {"image-size", "Data", whole(&TrainingSettings::image_size, 0, 1024), Scope::training,

@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
+#include "chapters/common/console.h"
 #include "core/cuda_backend.h"
+#include "core/printable.h"
 #include "core/system.h"
 #include "core/throw_if.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
+#include "parallel/launch/launch_environment.h"
 #include "parallel/tensor_parallel/class_parallel_loss.h"
 #include "parallel/tensor_parallel/sliced_layers.h"
 
@@ -37,9 +40,13 @@ std::vector<int> replicas_of(const Settings& settings) {
   return replicas.empty() ? std::vector<int>(static_cast<std::size_t>(settings.world.ranks), 1) : *replicas;
 }
 
-TrainTest open_data(const Settings& settings) {
+namespace {
+
+TrainTest read_data(const Settings& settings) {
   if (!settings.data.smoke) {
-    return open_dataset(settings.data.source, settings.data.max_megapixels * 1'000'000);
+    return open_dataset(settings.data.source, {.image_size = settings.training.image_size,
+                                               .max_pixels = settings.data.max_megapixels * 1'000'000,
+                                               .background = *settings.data.background});
   }
   if (cuda::is_emulated() && settings.world.device->type == DeviceType::cuda) {
     return generate({.train = 32, .test = 16});  // the emulation is about a thousand times slower than a GPU
@@ -48,8 +55,6 @@ TrainTest open_data(const Settings& settings) {
   return settings.training.model == "convnet" ? generate({.train = 2000, .test = 500})
                                               : generate({.train = 64, .test = 32});
 }
-
-namespace {
 
 /// Returns whether loaders prefetch batches on separate threads. If the ranks need every core, such a thread would only
 /// interrupt one of them. (Ranks on other machines count too, since this process does not know where ranks run.) A GPU
@@ -61,6 +66,20 @@ bool prefetches(const WorldSettings& world) {
 }
 
 }  // namespace
+
+TrainTest open_data(const Settings& settings) {
+  TrainTest data = read_data(settings);
+  if (is_rank_zero()) {
+    if (!settings.run.explain) {
+      print_line(describe(data));
+    }
+    const std::string left_out = describe_left_out(data.source);
+    if (!left_out.empty()) {
+      print_line(printable(left_out));
+    }
+  }
+  return data;
+}
 
 Loader make_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
                    bool images, const Shard& shard) {

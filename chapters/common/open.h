@@ -24,7 +24,7 @@ Device open_device(const WorldSettings& world);
 MeshSizes mesh_of(const Settings& settings);
 /// Returns the number of ranks per stage of a pipeline: one each, unless --replicas sets more.
 std::vector<int> replicas_of(const Settings& settings);
-/// Returns the data set of --data; with --smoke, a few generated images.
+/// Returns the data set of --data; with --smoke, a few generated images. Prints what was read, and what was left out.
 TrainTest open_data(const Settings& settings);
 /// Training shuffles the images, and with --augment augments them. A test takes them as they are stored.
 enum class LoaderFor { training, testing };

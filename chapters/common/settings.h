@@ -11,6 +11,7 @@
 #include "chapters/common/choices.h"
 #include "chapters/common/parsed.h"
 #include "core/device.h"
+#include "datasets/background.h"
 #include "datasets/image.h"
 #include "parallel/comm/network.h"
 #include "parallel/data_parallel/buckets.h"
@@ -25,8 +26,9 @@ struct Chapter;
 /// Where the images come from.
 struct DataSettings {
   std::string source = "generated";
-  std::int64_t max_megapixels = kMaxPixels / 1'000'000;  ///< of each image file in a folder; larger ones are refused
-  bool smoke = false;                                    ///< a few generated images
+  std::int64_t max_megapixels = kMaxPixels / 1'000'000;     ///< of each image file in a folder; larger ones are refused
+  Parsed<background_color_from_text> background = "white";  ///< what transparent pixels are laid on
+  bool smoke = false;                                       ///< a few generated images
 };
 
 /// The model, and how it is trained.

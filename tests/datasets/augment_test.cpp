@@ -7,7 +7,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr ImageSize kSize{6, 7};
+constexpr ImageSize kSize{32, 39};  // padded by 4: an eighth, rounded down
 
 /// The pixel of the padded, cropped and mirrored image, straight from the definition.
 std::uint8_t expected(const std::vector<std::uint8_t>& source, std::int64_t c, std::int64_t y, std::int64_t x,
@@ -20,10 +20,11 @@ std::uint8_t expected(const std::vector<std::uint8_t>& source, std::int64_t c, s
 }
 
 TEST(Augment, EveryCropAndMirrorImageFollowsTheDefinition) {
-  std::vector<std::uint8_t> source(3 * 6 * 7);
+  std::vector<std::uint8_t> source(static_cast<std::size_t>(3 * kSize.height * kSize.width));
   for (std::size_t i = 0; i < source.size(); ++i) {
-    source[i] = static_cast<std::uint8_t>(i + 1);
+    source[i] = static_cast<std::uint8_t>(i % 251 + 1);
   }
+  constexpr std::int64_t kPlane = kSize.height * kSize.width;
   // Word w gives the shift floor(9 w / 2^32) - 4: the middle of each ninth.
   const auto word = [](int shift) { return static_cast<std::uint32_t>((2 * (shift + 4) + 1) * 0x1p32 / 18); };
   for (int down = -4; down <= 4; ++down) {
@@ -33,7 +34,7 @@ TEST(Augment, EveryCropAndMirrorImageFollowsTheDefinition) {
         augment_image(source.data(), target.data(), kSize, {word(down), word(right), mirror ? ~0U : 0U, 0});
         for (std::int64_t i = 0; i < static_cast<std::int64_t>(target.size()); ++i) {
           ASSERT_EQ(target[static_cast<std::size_t>(i)],
-                    expected(source, i / 42, i % 42 / 7, i % 7, down, right, mirror))
+                    expected(source, i / kPlane, i % kPlane / kSize.width, i % kSize.width, down, right, mirror))
               << "byte " << i << ", down " << down << ", right " << right << ", mirror " << mirror;
         }
       }
@@ -41,12 +42,12 @@ TEST(Augment, EveryCropAndMirrorImageFollowsTheDefinition) {
   }
 }
 
-TEST(Augment, ImagesSmallerThanThePaddingStayInBounds) {
+TEST(Augment, ImagesOfLessThanEightPixelsAreNotMoved) {
   const std::vector<std::uint8_t> source = {1, 2, 3};  // [3, 1, 1]
   for (const std::uint32_t word : {0U, 0x7fffffffU, ~0U}) {
     std::vector<std::uint8_t> target(3, 99);
     augment_image(source.data(), target.data(), {1, 1}, {word, word, word, 0});
-    EXPECT_EQ(target, word == 0x7fffffffU ? source : std::vector<std::uint8_t>(3, 0));
+    EXPECT_EQ(target, source);
   }
 }
 

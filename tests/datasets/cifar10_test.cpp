@@ -60,18 +60,20 @@ TEST(Cifar10, TheRecordIsLabelThenPlanes) {
 TEST(Cifar10, BatchesComeInNumericOrderAndTheParentFolderWorks) {
   const TemporaryFolder folder;
   const fs::path inner = folder / "cifar-10-batches-bin";
-  for (const int number : {10, 2, 1}) {
+  for (int number = 10; number > 0; --number) {
     write_text(inner / ("data_batch_" + std::to_string(number) + ".bin"), records(1, number));
   }
   write_text(inner / "data_batch_x.bin", "not a batch");
   write_text(inner / "test_batch.bin", records(2));
   write_text(inner / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\r\nj\n\n");
   const TrainTest read = load_cifar10(folder.path());
-  ASSERT_EQ(read.train.size(), 3);
+  ASSERT_EQ(read.train.size(), 10);
   const auto* images = read.train.images.data<std::uint8_t>();
   EXPECT_EQ(images[0], 1);
   EXPECT_EQ(images[3072], 2);
-  EXPECT_EQ(images[2 * 3072], 10);
+  EXPECT_EQ(images[9 * 3072], 10);
+  EXPECT_EQ(describe(read), "Data: 10 training and 2 test images of 10 classes, from 11 files");
+  EXPECT_EQ(describe_left_out(read.source), "Left out: 1 beside the batches of CIFAR-10");
   EXPECT_EQ(read.test.classes, (std::vector<std::string>{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}));
 }
 
@@ -86,6 +88,52 @@ TEST(Cifar10, MissingFoldersAndFilesAreNamed) {
   fs::remove(folder / "test_batch.bin");
   write_text(folder / "data_batch_1.bin", records(1));
   expect_load_error(folder.path(), {"has no test_batch.bin", "download_cifar10.sh"});
+}
+
+TEST(Cifar10, BatchesThatLackOneAreRefused) {
+  const TemporaryFolder folder;
+  write_text(folder / "test_batch.bin", records(1));
+  write_text(folder / "data_batch_2.bin", records(1, 2));
+  expect_load_error(folder.path(), {"lacks data_batch_1.bin, but has data_batch_2.bin"});
+  write_text(folder / "data_batch_1.bin", records(1, 1));
+  write_text(folder / "data_batch_5.bin", records(1, 5));
+  expect_load_error(folder.path(), {"lacks data_batch_3.bin, but has data_batch_5.bin"});
+  fs::remove(folder / "data_batch_5.bin");
+  EXPECT_EQ(load_cifar10(folder.path()).train.size(), 2);
+}
+
+TEST(Cifar10, ABatchThatIsThereTwiceIsRefused) {
+  const TemporaryFolder folder;
+  write_text(folder / "test_batch.bin", records(1));
+  write_text(folder / "data_batch_1.bin", records(1, 1));
+  write_text(folder / "data_batch_01.bin", records(1, 2));
+  expect_load_error(folder.path(), {"data_batch_01.bin and ", "data_batch_1.bin are both batch 1"});
+  fs::rename(folder / "data_batch_01.bin", folder / "data_batch_2.bin");
+  EXPECT_EQ(load_cifar10(folder.path()).train.size(), 2);
+  write_text(folder / "data_batch_2.bin", records(1, 1));
+  expect_load_error(folder.path(), {"data_batch_2.bin has the images of data_batch_1.bin"});
+}
+
+TEST(Cifar10, ABatchThatIsShorterThanTheOthersIsRefused) {
+  const TemporaryFolder folder;
+  write_text(folder / "test_batch.bin", records(1));
+  write_text(folder / "data_batch_1.bin", records(3, 1));
+  write_text(folder / "data_batch_2.bin", records(2, 2));
+  expect_load_error(folder.path(), {"data_batch_2.bin has 2 images, but data_batch_1.bin has 3"});
+  for (int number = 1; number <= 5; ++number) {  // the sizes of CIFAR-10 itself
+    write_text(folder / ("data_batch_" + std::to_string(number) + ".bin"), records(10000, number));
+  }
+  write_text(folder / "test_batch.bin", records(9999));
+  expect_load_error(folder.path(), {"test_batch.bin has 9999 images: expected the 10000 of CIFAR-10"});
+}
+
+TEST(Cifar10, OnlyTheNamesOfBatchesMakeAFolderCifar10) {
+  const TemporaryFolder folder;
+  write_text(folder / "model.bin", "weights");
+  write_text(folder / "data_batch_.bin", "no number");
+  EXPECT_FALSE(is_cifar10(folder.path()));
+  write_text(folder / "test_batch.bin", records(1));
+  EXPECT_TRUE(is_cifar10(folder.path()));
 }
 
 TEST(Cifar10, DamagedFilesAreNamedWithTheByte) {

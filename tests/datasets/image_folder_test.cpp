@@ -61,13 +61,87 @@ TEST(ImageFolder, AllKindsOfImagesWork) {
   write_image(folder / "train/cat/b.jpg", plain_pixels(32, 32, {100, 100, 100}));
   write_image(folder / "train/cat/c.jpeg", plain_pixels(32, 32, {100}));
   write_image(folder / "train/cat/d.JPG", plain_pixels(100, 60, {100, 100, 100}));
-  write_image(folder / "train/cat/e.png", plain_pixels(32, 32, {100, 100, 100, 7}));
-  write_image(folder / "train/cat/f.png", plain_pixels(8, 5, {100, 7}));
+  write_image(folder / "train/cat/e.png", plain_pixels(32, 32, {100, 100, 100, 255}));
+  write_image(folder / "train/cat/f.png", plain_pixels(8, 5, {100, 255}));
+  write_image(folder / "train/cat/g.jpg", plain_pixels(8, 5, {100}));
+  fs::rename(folder / "train/cat/g.jpg", folder / "train/cat/g.jfif");
+  write_image(folder / "train/cat/h.jpg", plain_pixels(8, 5, {100}));
+  fs::rename(folder / "train/cat/h.jpg", folder / "train/cat/h.JPE");
   const std::vector<int> bytes = first_bytes(load_image_folder(folder.path()).train);
-  ASSERT_EQ(bytes.size(), 6U);
+  ASSERT_EQ(bytes.size(), 8U);
   for (std::size_t i = 1; i < bytes.size(); ++i) {
     EXPECT_NEAR(bytes[i], 100, 3) << "image " << i;
   }
+}
+
+TEST(ImageFolder, FoldersInAClassBelongToIt) {
+  const TemporaryFolder folder;
+  write_smallest(folder);
+  write_image(folder / "train/cat/siamese/b.png", grey(3));
+  write_image(folder / "train/cat/siamese/old/a.png", grey(4));
+  write_image(folder / "train/cat/persian/z.png", grey(2));
+  const TrainTest data = load_image_folder(folder.path());
+  EXPECT_EQ(first_bytes(data.train), (std::vector<int>{1, 2, 3, 4}));
+  EXPECT_EQ(describe(data), "Data: 4 training and 1 test images of 1 classes, from 5 files");
+  EXPECT_EQ(describe_left_out(data.source), "");
+}
+
+TEST(ImageFolder, WhatIsLeftOutIsCounted) {
+  const TemporaryFolder folder;
+  write_smallest(folder);
+  write_text(folder / "train/cat/b.webp", "");
+  write_text(folder / "test/cat/c.WEBP", "");
+  write_text(folder / "train/cat/notes", "");
+  write_text(folder / "train/cat/more/list.txt", "");
+  write_text(folder / "train/cat/.DS_Store", "");
+  write_text(folder / "train/stray.png", "");
+  write_text(folder / "test/README", "");
+  write_text(folder / "model.bin", "");
+  fs::create_directory(folder / "val");
+  const TrainTest data = open_dataset(folder.path().string());
+  EXPECT_EQ(data.source.files, 2);
+  EXPECT_EQ(describe_left_out(data.source),
+            "Left out: 1 .txt, 2 .webp (images, but neither PNG nor JPEG), 2 beside train/ and test/, 1 hidden, "
+            "2 outside the folders of classes, 1 without an extension");
+}
+
+TEST(ImageFolder, ALineHasRoomForEightReasons) {
+  DataSource source;
+  for (char letter = 'a'; letter < 'm'; ++letter) {
+    source.left_out[std::string(".") + letter] = 1;
+  }
+  EXPECT_EQ(describe_left_out(source), "Left out: 1 .a, 1 .b, 1 .c, 1 .d, 1 .e, 1 .f, 1 .g, 1 .h, 4 others");
+}
+
+TEST(ImageFolder, ALinkToAFolderAboveEndsNowhere) {
+  const TemporaryFolder folder;
+  write_smallest(folder);
+  fs::create_directory_symlink(folder / "train/cat", folder / "train/cat/again");
+  fs::create_directory_symlink(folder.path(), folder / "train/cat/root");
+  const TrainTest data = load_image_folder(folder.path());
+  EXPECT_EQ(data.train.size(), 2);  // its own image and, by the link to the root, that of test/
+  EXPECT_EQ(data.source.left_out.at("links to a folder above them"), 2);
+}
+
+TEST(ImageFolder, ImagesAreDecodedAtTheSizeThatIsAskedFor) {
+  const TemporaryFolder folder;
+  Pixels stripes = plain_pixels(64, 64, {0});  // of one pixel: at 32 pixels they are grey
+  for (std::size_t i = 0; i < stripes.bytes.size(); ++i) {
+    stripes.bytes[i] = i % 2 == 0 ? 255 : 0;
+  }
+  write_image(folder / "train/cat/a.png", stripes);
+  write_image(folder / "test/cat/a.png", grey(2));
+  const Tensor images = load_image_folder(folder.path(), {.image_size = 64}).train.images;
+  ASSERT_EQ(images.shape(), Shape({1, 3, 64, 64}));
+  EXPECT_EQ(images.data<std::uint8_t>()[0], 255);
+  EXPECT_EQ(images.data<std::uint8_t>()[1], 0);
+}
+
+TEST(ImageFolder, ImagesThatDoNotFitIntoMemoryAreRefused) {
+  const TemporaryFolder folder;
+  write_smallest(folder);
+  expect_error<DataError>([&] { load_image_folder(folder.path(), {.image_size = 4'000'000}); },
+                          {"at 4000000 x 4000000 pixels"});
 }
 
 TEST(ImageFolder, AnotherLayoutIsExplained) {
@@ -141,11 +215,11 @@ TEST(ImageFolder, NothingWaitsForAPipe) {
 TEST(ImageFolder, LargeImagesAndFilesAreRefused) {
   const TemporaryFolder folder;
   write_smallest(folder);
-  EXPECT_EQ(load_image_folder(folder.path(), 32 * 32).train.size(), 1);
-  expect_error<DataError>([&] { load_image_folder(folder.path(), 32 * 32 - 1); },
+  EXPECT_EQ(load_image_folder(folder.path(), {.max_pixels = 32 * 32}).train.size(), 1);
+  expect_error<DataError>([&] { load_image_folder(folder.path(), {.max_pixels = 32 * 32 - 1}); },
                           {"train/cat/a.png is too large", "32 x 32 pixels"});
   fs::resize_file(folder / "train/cat/a.png", 1'048'576 + 8 * 1024 + 1);
-  expect_error<DataError>([&] { load_image_folder(folder.path(), 32 * 32); },
+  expect_error<DataError>([&] { load_image_folder(folder.path(), {.max_pixels = 32 * 32}); },
                           {"train/cat/a.png is too large", "at most 1056768 bytes, got 1056769", "--max-megapixels"});
 }
 

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include "datasets/exif.h"
 #include "datasets/files.h"
 #include "image_writer.h"
 #include "support.h"
@@ -11,10 +12,44 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-Bytes decode(const std::filesystem::path& path, ImageSize size) {
+Bytes decode(const std::filesystem::path& path, ImageSize size, BackgroundColor background = {}) {
   Bytes planes(static_cast<std::size_t>(3 * size.height * size.width));
-  decode_image(read_file(path), path.string(), planes.data(), size);
+  decode_image(read_file(path), path.string(), planes.data(), size, kMaxPixels, background);
   return planes;
+}
+
+/// A PNG file of 8 bits per channel, chunk by chunk.
+struct Png {
+  std::uint32_t width = 0;
+  std::uint32_t height = 0;
+  char colour_type = 0;
+  std::vector<std::pair<std::string, std::string>> chunks = {};  ///< before the pixels
+  Bytes rows = {};                                               ///< each after a filter byte
+};
+
+std::string big_endian(std::uint32_t number) {
+  return {static_cast<char>(number >> 24U), static_cast<char>(number >> 16U), static_cast<char>(number >> 8U),
+          static_cast<char>(number)};
+}
+
+std::string chunk_of(const std::string& type, const std::string& data) {
+  const std::string checked = type + data;
+  const uLong checksum = crc32_z(0, reinterpret_cast<const Bytef*>(checked.data()), checked.size());
+  return big_endian(static_cast<std::uint32_t>(data.size())) + checked +
+         big_endian(static_cast<std::uint32_t>(checksum));
+}
+
+std::string png_of(const Png& png) {
+  std::string file = "\x89PNG\r\n\x1a\n";
+  file += chunk_of("IHDR",
+                   big_endian(png.width) + big_endian(png.height) + '\x08' + png.colour_type + std::string(3, '\0'));
+  for (const auto& [type, data] : png.chunks) {
+    file += chunk_of(type, data);
+  }
+  uLongf size = compressBound(png.rows.size());
+  std::string packed(size, '\0');
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size, png.rows.data(), png.rows.size());
+  return file + chunk_of("IDAT", packed.substr(0, size)) + chunk_of("IEND", "");
 }
 
 TEST(Image, PngPixelsAreExactAndBecomePlanes) {
@@ -23,10 +58,99 @@ TEST(Image, PngPixelsAreExactAndBecomePlanes) {
   EXPECT_EQ(decode(folder / "rgb.png", {1, 2}), (Bytes{1, 4, 2, 5, 3, 6}));
   write_image(folder / "grey.png", {1, 2, 1, {7, 9}});
   EXPECT_EQ(decode(folder / "grey.png", {1, 2}), (Bytes{7, 9, 7, 9, 7, 9}));
+}
+
+TEST(Image, TransparentPixelsAreLaidOnTheBackground) {
+  const TemporaryFolder folder;
   write_image(folder / "alpha.png", {1, 2, 4, {1, 2, 3, 0, 4, 5, 6, 128}});
-  EXPECT_EQ(decode(folder / "alpha.png", {1, 2}), (Bytes{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(decode(folder / "alpha.png", {1, 2}), (Bytes{255, 129, 255, 130, 255, 130}));
+  EXPECT_EQ(decode(folder / "alpha.png", {1, 2}, {0, 100, 200}), (Bytes{0, 2, 100, 52, 200, 103}));
   write_image(folder / "grey_alpha.png", {1, 2, 2, {7, 0, 9, 255}});
-  EXPECT_EQ(decode(folder / "grey_alpha.png", {1, 2}), (Bytes{7, 9, 7, 9, 7, 9}));
+  EXPECT_EQ(decode(folder / "grey_alpha.png", {1, 2}, {10, 20, 30}), (Bytes{10, 9, 20, 9, 30, 9}));
+}
+
+TEST(Image, AColourOfAPaletteMayBeTransparent) {
+  const TemporaryFolder folder;
+  // Two pixels of a palette of two colours, the first of which is transparent: what other programs write.
+  write_text(folder / "palette.png", png_of({.width = 2,
+                                             .height = 1,
+                                             .colour_type = 3,
+                                             .chunks = {{"PLTE", "\1\2\3\4\5\6"}, {"tRNS", std::string(1, '\0')}},
+                                             .rows = {0, 0, 1}}));
+  EXPECT_EQ(decode(folder / "palette.png", {1, 2}, {9, 9, 9}), (Bytes{9, 4, 9, 5, 9, 6}));
+}
+
+/// Metadata with the tag Orientation in either order of bytes.
+std::string tiff(int orientation, bool is_big_endian) {
+  std::string bytes = is_big_endian ? "MM" : "II";
+  const auto add = [&](std::uint32_t number, int width) {
+    for (int i = 0; i < width; ++i) {
+      bytes += static_cast<char>(number >> 8 * (is_big_endian ? width - 1 - i : i));
+    }
+  };
+  add(42, 2);
+  add(8, 4);       // where the directory is
+  add(1, 2);       // its entries
+  add(0x0112, 2);  // Orientation
+  add(3, 2);       // 16 bits
+  add(1, 4);
+  add(static_cast<std::uint32_t>(orientation), 2);
+  add(0, 2);
+  return bytes;
+}
+
+TEST(Image, WhatACameraStoredOnItsSideIsTurned) {
+  // "abcdef" in two rows of three, as it is seen when the stored pixels have each orientation.
+  const std::vector<std::pair<ImageSize, std::string>> seen = {
+      {{2, 3}, "abcdef"}, {{2, 3}, "cbafed"}, {{2, 3}, "fedcba"}, {{2, 3}, "defabc"},
+      {{3, 2}, "adbecf"}, {{3, 2}, "daebfc"}, {{3, 2}, "fcebda"}, {{3, 2}, "cfbead"}};
+  const TemporaryFolder folder;
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const auto& [size, pixels] = seen[static_cast<std::size_t>(orientation - 1)];
+    for (const bool is_big_endian : {false, true}) {
+      const std::string metadata = tiff(orientation, is_big_endian);
+      write_text(folder / "it.png", png_of({.width = 3,
+                                            .height = 2,
+                                            .colour_type = 0,
+                                            .chunks = {{"eXIf", metadata}},
+                                            .rows = {0, 'a', 'b', 'c', 0, 'd', 'e', 'f'}}));
+      const Bytes planes = decode(folder / "it.png", size);
+      EXPECT_EQ(std::string(planes.begin(), planes.begin() + 6), pixels) << orientation;
+    }
+  }
+}
+
+TEST(Image, MetadataThatIsDamagedIsIgnored) {
+  const std::string metadata = tiff(6, false);
+  const auto orientation = [](const std::string& text) {
+    return exif_orientation({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  };
+  ASSERT_EQ(orientation(metadata), 6);
+  for (std::size_t length = 0; length + 4 <= metadata.size(); ++length) {
+    EXPECT_EQ(orientation(metadata.substr(0, length)), 1) << length;
+  }
+  EXPECT_EQ(orientation(tiff(9, false)), 1);
+  std::string beyond = metadata;
+  beyond[7] = '\xff';  // the directory is 4 GB further on
+  EXPECT_EQ(orientation(beyond), 1);
+}
+
+TEST(Image, AJpegIsTurnedTooAndShrunkAfterwards) {
+  const TemporaryFolder folder;
+  Pixels halves = plain_pixels(16, 32, {0});  // the left half white
+  for (std::size_t i = 0; i < halves.bytes.size(); ++i) {
+    halves.bytes[i] = i % 32 < 16 ? 255 : 0;
+  }
+  write_image(folder / "it.jpg", halves);
+  std::string file = read_text(folder / "it.jpg");
+  const std::string marker = std::string("Exif\0\0", 6) + tiff(6, true);
+  const std::size_t length = marker.size() + 2;
+  file.insert(2, std::string("\xff\xe1") + static_cast<char>(length / 256) + static_cast<char>(length % 256) + marker);
+  write_text(folder / "it.jpg", file);
+  const Bytes planes = decode(folder / "it.jpg", {32, 16});
+  EXPECT_GT(planes[0], 250);      // above
+  EXPECT_LT(planes[31 * 16], 5);  // below
+  EXPECT_GT(decode(folder / "it.jpg", {2, 1})[0], 200);
 }
 
 TEST(Image, JpegComesClose) {
