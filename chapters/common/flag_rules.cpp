@@ -14,6 +14,7 @@
 #include "core/throw_if.h"
 #include "nn/models.h"
 #include "parallel/launch/launch_environment.h"
+#include "parallel/launch/mpi.h"
 #include "parallel/launch/nccl.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/schedule_kinds.h"
@@ -307,7 +308,8 @@ void choose_transport(WorldSettings& world, const WasGiven& was_given) {
   const bool meets_by_mpi =
       world.transport == Transport::mpi ||
       (world.transport == Transport::nccl && launch_environment() && !master(*launch_environment()));
-  refuse_if(meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && !was_given("transport"),
+  refuse_if(meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && mpi::needs_pmix() &&
+                !was_given("transport"),
             "srun started {} processes, but Open MPI cannot connect them without PMIx; use srun --mpi=pmix (srun "
             "--mpi=list shows whether it is available), use mpirun in the job, or give --transport {} to try anyway",
             world.ranks, name_of(world.transport));

@@ -15,14 +15,16 @@ struct Names {
   const char* size;
   const char* local_rank;
   const char* by;
+  const char* mark = rank;  // this one must be set, too
 };
 
-// The first launcher whose variables are set is used: mpirun may run within a SLURM job. Within a job but outside srun,
-// the number of tasks of a step is not set.
+// In the order of the table in the header.
 constexpr Names kLaunchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "mpirun"},  // Open MPI
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpirun"},  // MPICH and its derivatives
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun", "TORCHELASTIC_RUN_ID"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "mpirun"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpirun", "MPI_LOCALRANKID"},
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "srun"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpirun"},
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun"},
 };
 
@@ -47,15 +49,10 @@ bool is_port_torchruns(Environment get) {
 const char* process_environment(const char* name) { return std::getenv(name); }
 
 std::optional<LaunchEnvironment> launched_in(Environment get) {
-  // torchrun may itself have been started by another launcher, whose variables its processes inherit.
-  const bool by_torchrun = get("TORCHELASTIC_RUN_ID") != nullptr;
   for (const Names& names : kLaunchers) {
-    if (by_torchrun && std::strcmp(names.by, "torchrun") != 0) {
-      continue;
-    }
     const char* rank = get(names.rank);
     const char* size = get(names.size);
-    if (rank == nullptr || size == nullptr) {
+    if (rank == nullptr || size == nullptr || get(names.mark) == nullptr) {
       continue;
     }
     LaunchEnvironment launched{process_number(names.rank, rank), process_number(names.size, size), names.by};

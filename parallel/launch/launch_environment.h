@@ -1,6 +1,21 @@
 #pragma once
 /// @file
 /// What the environment variables of a launcher such as mpirun say about this process.
+///
+/// Launchers are started within each other, and processes inherit the variables of all of them. The first row whose
+/// variables are set decides:
+///
+/// | variables | launcher |
+/// |---|---|
+/// | `RANK`, `WORLD_SIZE`, with `TORCHELASTIC_RUN_ID` | torchrun, which srun or mpirun may have started |
+/// | `OMPI_COMM_WORLD_RANK`, `OMPI_COMM_WORLD_SIZE` | mpirun of Open MPI, in a SLURM job or not |
+/// | `PMI_RANK`, `PMI_SIZE`, with `MPI_LOCALRANKID` | mpirun of MPICH or Intel MPI, in a SLURM job or not |
+/// | `SLURM_PROCID`, `SLURM_STEP_NUM_TASKS` | srun; with `--mpi=pmi2` it sets `PMI_RANK` and `PMI_SIZE`, too |
+/// | `PMI_RANK`, `PMI_SIZE` | another launcher, which counts as mpirun |
+/// | `RANK`, `WORLD_SIZE` | variables set by hand, which count as torchrun's |
+///
+/// A shell or script in a SLURM job has variables of the job (`SLURM_JOB_ID`, `SLURM_NTASKS`, in `sbatch` also
+/// `SLURM_PROCID`), but outside srun no `SLURM_STEP_NUM_TASKS`: it was not started by a launcher.
 
 #include <optional>
 #include <string>

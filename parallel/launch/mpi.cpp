@@ -100,6 +100,14 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
 
 }  // namespace
 
+bool needs_pmix() {
+#ifdef OPEN_MPI
+  return true;
+#else
+  return false;
+#endif
+}
+
 void run_rank(const World& world, const std::function<void(Rank&)>& body) {
   MpiWorld& mpi = open(world);
   throw_if<UsageError>(mpi.size() != world.ranks,

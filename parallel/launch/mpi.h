@@ -1,12 +1,17 @@
 #pragma once
 /// @file
-/// Ranks that are processes and communicate by MPI. In a build without MPI every function throws UsageError.
+/// Ranks that are processes and communicate by MPI. In a build without MPI every function but the
+/// first throws UsageError.
 
 #include <functional>
 
 #include "parallel/launch/launch.h"
 
 namespace stagecoach::mpi {
+
+/// Returns whether processes that srun starts find each other only by PMIx: with Open MPI as Debian builds it. MPICH
+/// and its derivatives also use `srun --mpi=pmi2`.
+bool needs_pmix();
 
 /// Runs `body` as this process's rank. If `body` throws, the other ranks are told and this rank's flight record is
 /// written; MPI cannot be used after that. Throws UsageError unless the launcher started `world.ranks` processes.

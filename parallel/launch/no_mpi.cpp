@@ -14,6 +14,8 @@ namespace {
 
 }  // namespace
 
+bool needs_pmix() { return false; }
+
 void run_rank(const World&, const std::function<void(Rank&)>&) { refuse(); }
 
 void broadcast_from_rank_zero(const World&, Tensor&) { refuse(); }

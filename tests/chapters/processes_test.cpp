@@ -239,6 +239,17 @@ TEST_F(Processes, OfSrunNeedPmixUnlessItIsOne) {
   const Outcome two = shell("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 " + program);
   EXPECT_EQ(two.exit_code, 2) << two.err;
   EXPECT_NE(two.err.find("use srun --mpi=pmix"), std::string::npos) << two.err;
+  // srun --mpi=pmi2, which is the default of many clusters, sets variables of MPICH's mpirun.
+  const Outcome threads =
+      shell("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 PMI_RANK=0 PMI_SIZE=1 " + program + " --ranks 4");
+  EXPECT_EQ(threads.exit_code, 0) << threads.err;
+  EXPECT_NE(threads.out.find("transport     thread"), std::string::npos) << threads.out;
+  for (const std::string rank : {"0", "1"}) {
+    const std::string task = "SLURM_PROCID=" + rank + " SLURM_STEP_NUM_TASKS=2 PMI_RANK=" + rank + " PMI_SIZE=2 ";
+    const Outcome pmi2 = shell(task + program);
+    EXPECT_EQ(pmi2.exit_code, 2) << pmi2.err;
+    EXPECT_EQ(pmi2.err, rank == "0" ? two.err : "");
+  }
 }
 
 TEST_F(Processes, OfWhichThereAreTooManyAreRefusedByRank0Alone) {

@@ -55,24 +55,49 @@ TEST(LaunchEnvironment, ByEachLauncher) {
   expect_launched({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "1"}}, {3, 4, "srun", 1});
   expect_launched({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}}, {3, 4, "torchrun", 1});
   expect_launched({{"RANK", "3"}, {"WORLD_SIZE", "4"}}, {3, 4, "torchrun", 3});
-  EXPECT_FALSE(launched_with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).has_value()) << "in a job, not in a step";
   EXPECT_FALSE(launched_with({{"RANK", "0"}}).has_value());
 }
 
+/// The variables of `inner` and those of `outer`, within which it was started.
+Variables within(const Variables& outer, Variables inner) {
+  inner.insert(outer.begin(), outer.end());
+  return inner;
+}
+
+const Variables kOpenMpi{
+    {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
+const Variables kMpich{{"PMI_RANK", "4"}, {"PMI_SIZE", "6"}, {"MPI_LOCALRANKID", "2"}};
+const Variables kSrun{{"SLURM_JOB_ID", "7"},         {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"},
+                      {"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_LOCALID", "0"}, {"SLURM_NTASKS", "5"}};
+const Variables kPmi2{{"PMI_RANK", "3"}, {"PMI_SIZE", "5"}};
+const Variables kTorchrun{{"RANK", "7"}, {"WORLD_SIZE", "9"}, {"LOCAL_RANK", "1"}, {"TORCHELASTIC_RUN_ID", "none"}};
+const Variables kByHand{{"RANK", "3"}, {"WORLD_SIZE", "5"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+
 TEST(LaunchEnvironment, InAnotherLaunchersJob) {
-  expect_launched({{"SLURM_PROCID", "0"},
-                   {"SLURM_STEP_NUM_TASKS", "1"},
-                   {"OMPI_COMM_WORLD_RANK", "1"},
-                   {"OMPI_COMM_WORLD_SIZE", "2"}},
-                  {1, 2, "mpirun", 1});
-  // The processes of torchrun in a step of SLURM are all of the step's rank.
-  expect_launched({{"SLURM_PROCID", "0"},
-                   {"SLURM_STEP_NUM_TASKS", "1"},
-                   {"RANK", "1"},
-                   {"WORLD_SIZE", "2"},
-                   {"LOCAL_RANK", "1"},
-                   {"TORCHELASTIC_RUN_ID", "none"}},
-                  {1, 2, "torchrun", 1});
+  // mpirun starts its helpers on other nodes by srun, whose variables the ranks inherit.
+  expect_launched(within(kSrun, kOpenMpi), {1, 2, "mpirun", 1});
+  expect_launched(within(kSrun, kMpich), {4, 6, "mpirun", 2});
+  expect_launched(within(kOpenMpi, kMpich), {1, 2, "mpirun", 1});
+  for (const Variables& outer : {kSrun, within(kSrun, kPmi2), kOpenMpi, kMpich}) {
+    expect_launched(within(outer, kTorchrun), {7, 9, "torchrun", 1});
+  }
+}
+
+TEST(LaunchEnvironment, BySrunWithPmi2IsThatOfSrun) {
+  expect_launched(within(kSrun, kPmi2), {3, 5, "srun", 0});
+  EXPECT_FALSE(launched_with(within(kSrun, kPmi2))->has_pmix);
+  expect_launched(kPmi2, {3, 5, "mpirun", 3});
+  expect_launched(within(kSrun, kByHand), {3, 5, "srun", 0});
+}
+
+TEST(LaunchEnvironment, OfAJobIsNotOfAStep) {
+  const Variables salloc{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}};
+  const Variables sbatch = within(salloc, {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}});
+  for (const Variables& job : {salloc, sbatch}) {
+    EXPECT_FALSE(launched_with(job).has_value());
+    expect_launched(within(job, kOpenMpi), {1, 2, "mpirun", 1});
+    expect_launched(within(job, kByHand), {3, 5, "torchrun", 3});
+  }
 }
 
 TEST(LaunchEnvironment, BySrunWithPmixOrWithout) {
