@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ std::vector<int> usable_cores();
 /// Restricts the calling thread to `cores`. Returns false if the system refuses or cannot do it; then the thread runs
 /// on any core.
 bool run_on_cores(const std::vector<int>& cores);
+
+/// Returns a function by which any thread can read the nanoseconds of processor time that the calling thread has used,
+/// while that thread lives; an empty one if the system does not report it.
+std::function<std::int64_t()> processor_time_of_this_thread();
 
 /// Returns how many bytes this process can still use: the minimum of the machine's free memory (swap included) and
 /// what its control group still allows. If the system does not report free memory, returns the machine's total memory;

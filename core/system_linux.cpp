@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 #include <malloc.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -83,6 +85,18 @@ bool run_on_cores(const std::vector<int>& cores) {
     CPU_SET_S(core, sizeof(set), set.data());
   }
   return ::sched_setaffinity(0, sizeof(set), set.data()) == 0;
+}
+
+std::function<std::int64_t()> processor_time_of_this_thread() {
+  clockid_t clock{};
+  if (::pthread_getcpuclockid(::pthread_self(), &clock) != 0) {
+    return {};
+  }
+  return [clock] {
+    timespec time{};
+    ::clock_gettime(clock, &time);
+    return std::int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
+  };
 }
 
 std::optional<std::uint64_t> free_memory() {

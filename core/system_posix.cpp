@@ -49,6 +49,8 @@ std::vector<int> usable_cores() {
 
 bool run_on_cores(const std::vector<int>&) { return false; }
 
+std::function<std::int64_t()> processor_time_of_this_thread() { return {}; }
+
 std::optional<std::uint64_t> free_memory() {
 #ifdef _SC_PHYS_PAGES
   const long pages = ::sysconf(_SC_PHYS_PAGES);

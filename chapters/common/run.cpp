@@ -39,6 +39,7 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role, con
       folder_(settings, comm.rank()),
       meter_(comm, devices),
       stop_(comm),
+      keep_alive_(comm, settings.world.timeout),
       trace_(comm, settings.run.profile) {
   if (prints() || settings.world.transport != Transport::thread) {
     catch_interrupts();  // launchers send signals to all processes; rank 0 decides for all
@@ -66,15 +67,22 @@ void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMem
   folder_.lock();
   outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)),
                             memory == nullptr ? "" : std::to_string(role_.shard));
-  if (!settings_.run.resume.empty()) {
-    load_checkpoint();
-  }
-  comm_.barrier();  // all ranks have read before anything is moved
-  folder_.begin(meter_.progress());
+  with_files([&] {
+    if (!settings_.run.resume.empty()) {
+      load_checkpoint();
+    }
+    comm_.barrier();  // all ranks have read before anything is moved
+    folder_.begin(meter_.progress());
+  });
   comm_.barrier();  // from here on the folder is this run's
   if (folder_.writes()) {
     comm_.leave_record_in(folder_.path());
   }
+}
+
+void Run::with_files(const std::function<void()>& body) {
+  const bool has_files = folder_.writes() || !settings_.run.resume.empty();
+  has_files ? keep_alive_.during(body) : body();
 }
 
 void Run::load_checkpoint() {
@@ -128,7 +136,9 @@ Checkpoints::Found Run::newest_checkpoint() const {
 void Run::save(const EpochResult* result) {
   if (folder_.writes()) {
     const auto memory = memory_ == nullptr ? std::nullopt : std::optional(memory_of_shard(role_.shard, *memory_));
-    folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), memory, result);
+    with_files([&] {
+      folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), memory, result);
+    });
   }
 }
 
@@ -192,7 +202,7 @@ void Epoch::finish_training() {
   run_.meter_.stop_counting_bytes();
   run_.stop_.restart();
   bar_.reset();
-  run_.trace_.finish(run_.folder_);
+  run_.trace_.finish(run_.folder_, run_.keep_alive_);
 }
 
 void Epoch::read_sums() {
@@ -223,12 +233,12 @@ UsageError Epoch::diverged(const char* what) const {
 
 void Epoch::save_and_stop() {
   bar_.reset();
-  run_.trace_.finish(run_.folder_);
+  run_.trace_.finish(run_.folder_, run_.keep_alive_);
   read_sums();
   require_finite_weights();
   run_.meter_.combine_ranks();
   run_.save();
-  run_.folder_.require_resumable(run_.meter_.progress(), &run_.outline_);
+  run_.with_files([&] { run_.folder_.require_resumable(run_.meter_.progress(), &run_.outline_); });
   if (run_.prints()) {
     const RunFolder& folder = run_.folder_;
     print_line(fmt::format("Interrupted in epoch {}, step {}. {}", number(), steps_done(),

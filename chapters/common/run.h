@@ -15,6 +15,7 @@
 /// is saved, stop_protocol.h how all ranks stop together, and step_trace.h the trace.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@
 #include "core/trace.h"
 #include "nn/module.h"
 #include "nn/optimizer.h"
+#include "parallel/comm/keep_alive.h"
 #include "parallel/data_parallel/compression.h"
 
 namespace stagecoach {
@@ -72,6 +74,9 @@ class Run {
   Run(const Settings& settings, Communicator& comm, const RankRole& role, const std::vector<Device>& devices);
   bool prints() const { return comm_.rank() == 0; }
   Epoch* next_epoch();
+  /// Calls `body`, in which some ranks read or write files of the run and the others wait for them, however slow the
+  /// disk is. All ranks call it together.
+  void with_files(const std::function<void()>& body);
   void load_checkpoint();
   Checkpoints::Found newest_checkpoint() const;
   /// Saves everything. `result` is given after a finished epoch.
@@ -85,6 +90,7 @@ class Run {
   RunFolder folder_;
   EpochMeter meter_;
   StopProtocol stop_;
+  KeepAlive keep_alive_;
   StepTrace trace_;
   StateOutline outline_;  // on rank 0: of all ranks together
   Module* model_ = nullptr;

@@ -68,12 +68,15 @@ void StepTrace::add_step() {
   }
 }
 
-void StepTrace::finish(RunFolder& folder) {
+void StepTrace::finish(RunFolder& folder, KeepAlive& keep_alive) {
   if (trace_ == nullptr) {
     return;
   }
   Trace::detach();
-  folder.save_trace(gather_trace(comm_, *trace_, predict_ ? predict_() : std::nullopt));
+  const std::string json = gather_trace(comm_, *trace_, predict_ ? predict_() : std::nullopt);
+  if (folder.writes()) {
+    keep_alive.during([&] { folder.save_trace(json); });
+  }
   if (profile_ && steps_ > 0) {
     const std::vector<std::string> tables = gather_texts(comm_, profile_table(*trace_, steps_));
     for (std::size_t rank = 0; rank < tables.size(); ++rank) {

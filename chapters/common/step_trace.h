@@ -11,6 +11,7 @@
 #include "chapters/common/run_folder.h"
 #include "core/trace.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/keep_alive.h"
 #include "parallel/pipeline/run_trace.h"
 
 namespace stagecoach {
@@ -31,8 +32,9 @@ class StepTrace {
   void show_beside(Predict predict) { predict_ = std::move(predict); }
   /// Counts a step, and ends the recording after the last step to record.
   void add_step();
-  /// Ends the recording, then writes the trace and prints the table. Does nothing if called again. All ranks call it.
-  void finish(RunFolder& folder);
+  /// Ends the recording, then writes the trace and prints the table. Does nothing if called again. All ranks call it;
+  /// `keep_alive` is that of their run.
+  void finish(RunFolder& folder, KeepAlive& keep_alive);
 
  private:
   Communicator& comm_;

@@ -49,13 +49,8 @@ CommThread::~CommThread() {
   thread_.join();
 }
 
-CommThread::Pending CommThread::submit(const char* name, std::function<void(Communicator&)> job) {
-  Job given{name,
-            std::move(job),
-            current_work(),
-            Trace::of_this_thread(),
-            Trace::track_of_this_thread(),
-            comm_.clock().now()};
+CommThread::Pending CommThread::submit(const char* name, std::function<void(Communicator&)> job, Trace* trace) {
+  Job given{name, std::move(job), current_work(), trace, Trace::track_of_this_thread(), comm_.clock().now()};
   Pending pending(*this, given.span.get_future());
   const std::lock_guard lock(mutex_);
   jobs_.push_back(std::move(given));

@@ -50,9 +50,9 @@ class CommThread {
   CommThread& operator=(const CommThread&) = delete;
 
   /// Submits `job`, which gets its own communicator of the group. Tensors that the job uses belong to it until it has
-  /// ended. `name` (a string literal) is the job's name in errors and in the trace, on a track beside the rank's. A
-  /// trace that this thread is attached to must outlive the job.
-  Pending submit(const char* name, std::function<void(Communicator& comm)> job);
+  /// ended. `name` (a string literal) is the job's name in errors and in the trace, on a track beside the rank's; if
+  /// `trace` is given, it must outlive the job.
+  Pending submit(const char* name, std::function<void(Communicator& comm)> job, Trace* trace = Trace::of_this_thread());
 
  private:
   struct Job {

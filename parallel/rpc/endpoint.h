@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-#include "parallel/rpc/heartbeat.h"
+#include "parallel/comm/heartbeat.h"
 #include "parallel/rpc/message.h"
 
 namespace stagecoach::rpc {
@@ -28,7 +28,7 @@ class Endpoint {
  public:
   /// Collective over `comm`, which must outlive this object. `timeout` is that of the world, in seconds.
   Endpoint(Communicator& comm, double timeout, Heartbeat::Beats beats)
-      : comm_(comm), heartbeat_(comm, timeout, beats) {}
+      : comm_(comm), thread_(comm), heartbeat_(thread_, comm, timeout, beats) {}
 
   int rank() const { return comm_.rank(); }
   int size() const { return comm_.size(); }
@@ -60,6 +60,7 @@ class Endpoint {
   Unpacker receive(int from, int tag);
 
   Communicator& comm_;
+  CommThread thread_;  // of heartbeat_
   Heartbeat heartbeat_;
   std::deque<Send> sends_;
 };

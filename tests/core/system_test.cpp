@@ -55,6 +55,19 @@ sockaddr_in listen_locally(int socket) {
   return at;
 }
 
+TEST(System, ReadsTheProcessorTimeOfAnotherThread) {
+  const auto used = system::processor_time_of_this_thread();
+  if (!used) {
+    GTEST_SKIP() << "this system does not report it";
+  }
+  std::int64_t after = 0;
+  const std::int64_t before = used();
+  while (used() == before) {  // reading takes time, too
+  }
+  std::jthread([&] { after = used(); }).join();
+  EXPECT_GT(after, before);
+}
+
 TEST(System, CoresAreDifferentNumbers) {
   const std::vector<int> cores = system::usable_cores();
   ASSERT_FALSE(cores.empty());
