@@ -18,7 +18,7 @@
 
 #include "chapters/04_pipedream/drain_control.h"
 #include "chapters/04_pipedream/microbatch_iterator.h"
-#include "chapters/04_pipedream/stage_worker.h"
+#include "chapters/04_pipedream/stage_replica.h"
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/04_pipedream/stream_prediction.h"
 #include "chapters/common/bug_hooks.h"
@@ -35,19 +35,19 @@ namespace {
 
 /// 1F1B by hand: the forwards and backwards of a batch on rank r of p, which holds stage r. They add to the gradients
 /// of its parameters; train_rank updates them. Tags of messages: even for activations, odd for gradients.
-void forward_backward_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
-  Communicator& comm = worker.rank.comm;
+void forward_backward_by_hand(StageReplica& replica, const MicroBatches& batch, EpochSums& sums) {
+  Communicator& comm = replica.rank.comm;
   const int r = comm.rank();
   const int p = comm.size();
   const int m = static_cast<int>(batch.sizes.size());
   const bool x_needs_grad = r > 0;  // images need no gradient
-  Stage& stage = worker.pipeline.stage(r);
-  ActionLog& log = worker.pipeline.log();  // times and message sizes, for the predictions
+  Stage& stage = replica.pipeline.stage(r);
+  ActionLog& log = replica.pipeline.log();  // times and message sizes, for the predictions
   std::vector<PendingSend> sends;
 
   // What enters a stage with micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
   const auto shape = [&](int entered, int i) {
-    return worker.plan.shapes[static_cast<std::size_t>(entered)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
+    return replica.plan.shapes[static_cast<std::size_t>(entered)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
   };
   const auto forward = [&](int i) {
     const ActionLog::Scope timed(log, {Operation::forward, r, i});  // less what comm waited
@@ -92,19 +92,19 @@ void forward_backward_by_hand(StageWorker& worker, const MicroBatches& batch, Ep
 
 /// PipeDream: the epoch's remaining batches in the order of one table of actions, which drains before each update with
 /// --versions flush only. `images` is their number in the whole epoch.
-void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
-  const StreamPlan& plan = worker.plan;
-  Pipeline& pipeline = worker.pipeline;
+void train_from_table(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
+  const StreamPlan& plan = replica.plan;
+  Pipeline& pipeline = replica.pipeline;
   epoch.start_training(loader);
   const std::vector<std::int64_t> sizes = plan.microbatch_sizes(images, epoch.steps_done());  // of those that remain
   if (sizes.empty()) {
     return epoch.finish_training();  // none left: this run resumed from a stop after the epoch's last batch
   }
   const Schedule schedule = plan.schedule_for(sizes.size());  // the table of so many micro-batches
-  const auto& actions = schedule.ranks[static_cast<std::size_t>(worker.rank.index)];
-  const NamedTensors parameters = worker.layers->named_parameters();
+  const auto& actions = schedule.ranks[static_cast<std::size_t>(replica.rank.index)];
+  const NamedTensors parameters = replica.layers->named_parameters();
   // The ledger lists which version of the weights each action of the table uses, or makes, by the rule of --versions.
-  WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
+  WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), replica.rank.index);
   DrainControl drain(schedule, epoch);  // after SIGINT: which batches still run, the same on all ranks
   MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch);
   const auto see_logits = [&](int microbatch, const Tensor& loss_sum, const Tensor& logits) {
@@ -122,12 +122,12 @@ void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loade
     if (action.operation == Operation::reduce_grad) {
       const ActionLog::Scope timed(pipeline.log(), action);
       // The sum over the replicas, divided by the number of batches: each batch added the gradient of its mean loss.
-      average_gradients(parameters, static_cast<int>(end - first), *worker.replicas);
+      average_gradients(parameters, static_cast<int>(end - first), *replica.replicas);
     } else if (action.operation == Operation::update) {
       {
         const ActionLog::Scope timed(pipeline.log(), action);
-        weights.choose(i);             // the next version: a copy of the newest if that is needed later, else in place
-        update(worker, epoch, first);  // optimizer step, zero_grad
+        weights.choose(i);              // the next version: a copy of the newest if that is needed later, else in place
+        update(replica, epoch, first);  // optimizer step, zero_grad
       }
       for (std::int64_t batch = first; batch < end; ++batch) {
         epoch.add_step(std::min(plan.batch_size, images - batch * plan.batch_size));  // a batch counts as a step
@@ -146,30 +146,30 @@ void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loade
 /// Trains the stage of this rank.
 void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, role_of(plan, rank.index));  // prints, measures, saves; role_of says which layers
-  StageWorker worker = make_stage_worker(settings, plan, data.train, rank);
-  run.set_up_checkpoints(*worker.layers, *worker.optimizer);  // --resume: loads both; epochs() saves both to --out
+  StageReplica replica = make_stage_replica(settings, plan, data.train, rank);
+  run.set_up_checkpoints(*replica.layers, *replica.optimizer);  // --resume: loads both; epochs() saves both to --out
   // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of its steps.
   const std::int64_t batches = is_by_hand(settings.pipeline) ? 1 : StepTrace::kSteps;  // from one flush to the next
-  run.show_in_trace([&] { return predicted_timeline(plan, worker.pipeline.log(), batches); });
+  run.show_in_trace([&] { return predicted_timeline(plan, replica.pipeline.log(), batches); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    worker.pipeline.log().clear();        // drops the times of the last epoch and of its test
+    replica.pipeline.log().clear();       // drops the times of the last epoch and of its test
     if (is_by_hand(settings.pipeline)) {  // --schedule by-hand, which needs --versions flush
       for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
-        forward_backward_by_hand(worker, batch, epoch.train_sums());
+        forward_backward_by_hand(replica, batch, epoch.train_sums());
         const auto batch_number = static_cast<int>(epoch.steps_done());
-        const ActionLog::Scope timed(worker.pipeline.log(), {Operation::update, worker.stage, batch_number});
-        update(worker, epoch, batch_number);  // optimizer step, zero_grad; the learning rate may depend on it
+        const ActionLog::Scope timed(replica.pipeline.log(), {Operation::update, replica.stage, batch_number});
+        update(replica, epoch, batch_number);  // optimizer step, zero_grad; the learning rate may depend on it
       }
     } else {
-      train_from_table(worker, epoch, train_loader, data.train.size());
+      train_from_table(replica, epoch, train_loader, data.train.size());
     }
-    sync_replicas(worker);  // throws unless their weights are equal; shares batch norm's statistics
+    sync_replicas(replica);  // throws unless their weights are equal; shares batch norm's statistics
     // How long the epoch should have taken, given the measured times of all ranks (a collective); for metrics.jsonl.
-    epoch.set_predicted_time(predicted_time(plan, worker.pipeline.log()));
-    evaluate(worker, epoch, test_loader, data.test.size());  // the forwards of such a table
+    epoch.set_predicted_time(predicted_time(plan, replica.pipeline.log()));
+    evaluate(replica, epoch, test_loader, data.test.size());  // the forwards of such a table
   }
 }
 

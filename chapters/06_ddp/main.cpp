@@ -131,7 +131,7 @@ std::unique_ptr<Strategy> make_strategy(const Context& context) {
     case DataParallelMode::central:
       return make_parameter_server(context);  // rank 0 owns the weights: it gets gradients, and sends weights out
     case DataParallelMode::replicate:
-      return make_data_parallel(context);  // as PyTorch's nn.DataParallel: rank 0 copies the model for each batch
+      return make_replicate_per_batch(context);  // as PyTorch's nn.DataParallel: rank 0 copies the model for each batch
   }
   throw Error("--mode: expected a mode with a strategy, got another value");
 }

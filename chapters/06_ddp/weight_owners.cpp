@@ -1,5 +1,5 @@
-// The two strategies in which one rank owns the weights: a parameter server, and DataParallel, which copies the model
-// to the other ranks for every batch. Their functions are declared in strategy.h.
+// The two strategies in which one rank owns the weights: a parameter server, and replication, which copies the model to
+// the other ranks for every batch. Their functions are declared in strategy.h.
 
 #include <memory>
 #include <utility>
@@ -95,9 +95,9 @@ enum Tag : int { kImages, kLogits, kGradient };
 /// Only the owner loads data, computes the loss, and updates the weights. For each batch it sends every other rank the
 /// weights and a part of the images, gets logits back, sends their gradients, and gets the sum of the weights'
 /// gradients.
-class DataParallel final : public WeightOwner {
+class ReplicatePerBatch final : public WeightOwner {
  public:
-  explicit DataParallel(const Context& context)
+  explicit ReplicatePerBatch(const Context& context)
       : WeightOwner(context), classes_(static_cast<int>(data_.train.classes.size())) {
     make_owners_optimizer(parameters_);
   }
@@ -208,6 +208,8 @@ std::unique_ptr<Strategy> make_parameter_server(const Context& context) {
   return std::make_unique<ParameterServer>(context);
 }
 
-std::unique_ptr<Strategy> make_data_parallel(const Context& context) { return std::make_unique<DataParallel>(context); }
+std::unique_ptr<Strategy> make_replicate_per_batch(const Context& context) {
+  return std::make_unique<ReplicatePerBatch>(context);
+}
 
 }  // namespace stagecoach

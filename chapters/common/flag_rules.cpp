@@ -139,7 +139,7 @@ void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
 }
 
 /// Throws UsageError for settings that only gradients in buckets have.
-void require_no_bucket_flags(const DataParallelSettings& sharing) {
+void require_no_bucket_flags(const ReplicaSettings& sharing) {
   const std::string mode = name_of(sharing.mode);
   const std::string no_buckets =
       fmt::format("--mode {} has no buckets; leave out the flag, or use --mode buckets", mode);
@@ -160,7 +160,7 @@ void require_mesh_of_all_ranks(const Settings& s, const MeshSizes& mesh) {
 
 /// Throws UsageError for contradictory settings of ranks that share batches.
 void require_consistent_sharing(const Settings& s) {
-  const DataParallelSettings& sharing = s.data_parallel;
+  const ReplicaSettings& sharing = s.data_parallel;
   const MeshSizes mesh = mesh_of(s);
   require_mesh_of_all_ranks(s, mesh);
   const bool is_native = s.world.reduce == ReduceKind::native;

@@ -91,29 +91,29 @@ std::vector<Flag> data_parallel() {
   const std::string no_sharing = "ranks do not share batches here; data parallelism belongs to chapter 6 (ch06_ddp)";
   const std::string no_reduction = "no gradients are reduced here; reductions belong to chapter 6 (ch06_ddp)";
   return {
-      {"mode", "Data parallel", word(&DataParallelSettings::mode), Scope::run,
+      {"mode", "Data parallel", word(&ReplicaSettings::mode), Scope::run,
        "How ranks share a batch. 'single', 'parameter' and 'buckets' sum gradients: all at once after the backward, "
        "one by one as they arrive, or several together. With 'central' (a parameter server) one rank owns the weights "
        "and gathers gradients; with 'replicate' one rank owns the weights and sends copies for every batch",
        only_in<6>(no_sharing)},
-      {"mesh", "Data parallel", parsed(&DataParallelSettings::mesh), Scope::data_parallel_training,
+      {"mesh", "Data parallel", parsed(&ReplicaSettings::mesh), Scope::data_parallel_training,
        "Numbers of data-parallel ranks, pipeline ranks and (chapter 8) tensor-parallel ranks, such as dp=2,pp=2",
        only_in<6, 8>(no_sharing)},
-      {"overlap", "Data parallel", on_off(&DataParallelSettings::overlap), Scope::run,
+      {"overlap", "Data parallel", on_off(&ReplicaSettings::overlap), Scope::run,
        "Sum the gradient of a cut layer's input while the gradients of its weights are computed",
        only_in<8>("layers are whole here; they are cut in chapter 8 (ch08_tensor_parallel)")},
-      {"rank-order", "Data parallel", parsed(&DataParallelSettings::rank_order), Scope::run,
+      {"rank-order", "Data parallel", parsed(&ReplicaSettings::rank_order), Scope::run,
        "Directions of the mesh, beginning with that of consecutive ranks",
        only_in<8>("the mesh has a fixed order here; orders to choose from belong to chapter 8 (ch08_tensor_parallel)")},
-      {"bucket-size", "Data parallel", whole(&DataParallelSettings::bucket_size, 1, kMaxBucket, byte_count), Scope::run,
+      {"bucket-size", "Data parallel", whole(&ReplicaSettings::bucket_size, 1, kMaxBucket, byte_count), Scope::run,
        "Bytes at which a bucket of gradients is closed, such as 65536 or 64KiB", only_in<6, 8>(no_reduction)},
-      {"first-bucket-size", "Data parallel", whole(&DataParallelSettings::first_bucket_size, 1, kMaxBucket, byte_count),
+      {"first-bucket-size", "Data parallel", whole(&ReplicaSettings::first_bucket_size, 1, kMaxBucket, byte_count),
        Scope::run, "Bytes at which the first bucket is closed", only_in<6, 8>(no_reduction)},
-      {"find-unused", "Data parallel", on_off(&DataParallelSettings::find_unused), Scope::run,
+      {"find-unused", "Data parallel", on_off(&ReplicaSettings::find_unused), Scope::run,
        "Search each graph for parameters that get no gradient", only_in<6>(no_reduction)},
-      {"compress", "Data parallel", word(&DataParallelSettings::compress), Scope::training,
+      {"compress", "Data parallel", word(&ReplicaSettings::compress), Scope::training,
        "Compression of a bucket's gradients: " + list(compression_names()), only_in<6>(no_reduction)},
-      {"sync-batch-norm", "Data parallel", on_off(&DataParallelSettings::sync_batch_norm), Scope::training,
+      {"sync-batch-norm", "Data parallel", on_off(&ReplicaSettings::sync_batch_norm), Scope::training,
        "Batch norm over the whole batch instead of over a rank's part",
        only_in<6>(
            "no micro-batch is shared by several ranks here; synchronized batch norm belongs to chapter 6 (ch06_ddp)")},

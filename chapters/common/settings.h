@@ -77,8 +77,8 @@ struct PipelineSettings {
   Parsed<splits_from_text> splits = "1,2,4,8";  ///< micro-batches per batch, one after another
 };
 
-/// How ranks share batches, and sum their gradients.
-struct DataParallelSettings {
+/// How replicas of the model share batches, and sum their gradients.
+struct ReplicaSettings {
   std::optional<DataParallelMode> mode = {};  ///< none: ranks do not share batches
   Parsed<mesh_from_text> mesh = {};           ///< empty: all ranks share data
   Parsed<rank_order_from_text> rank_order = "tp-dp-pp";
@@ -125,7 +125,7 @@ struct Settings {
   DataSettings data = {};
   TrainingSettings training = {};
   PipelineSettings pipeline = {};
-  DataParallelSettings data_parallel = {};
+  ReplicaSettings data_parallel = {};
   WorldSettings world = {};
   RunSettings run = {};
 };

@@ -12,6 +12,7 @@
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
+#include "nn/make_optimizer.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"
 #include "tests/support/sanitized.h"

@@ -13,7 +13,7 @@
 
 namespace stagecoach {
 
-struct StageWorker {
+struct StageReplica {
   const Settings& settings;
   const StreamPlan& plan;
   Rank& rank;
@@ -26,19 +26,19 @@ struct StageWorker {
   std::unique_ptr<UncheckedVersions> unchecked;  ///< with --no-version-check; otherwise null
 };
 
-/// Returns this rank's worker. All ranks of the plan call it together; the arguments must outlive the result. With
+/// Returns this rank's replica. All ranks of the plan call it together; the arguments must outlive the result. With
 /// --no-version-check, while it exists autograd does not refuse a backward on this thread whose weights have changed.
-StageWorker make_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank);
+StageReplica make_stage_replica(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank);
 
 /// Runs the optimizer's step after batch `batch` of the epoch. The learning rate may depend on the delay of gradients.
-void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch);
+void update(StageReplica& replica, const Epoch& epoch, std::int64_t batch);
 
 /// Called at the end of an epoch. Throws Error unless all replicas of the stage have the same weights. Then copies the
 /// batch norm statistics of the first replica to the others, as each replica has seen other micro-batches.
-void sync_replicas(StageWorker& worker);
+void sync_replicas(StageReplica& replica);
 
 /// Tests the model on `images` images: ranks that hold the last stage count correct predictions. Only a few batches are
 /// in flight at once: without backwards, nothing else would limit how far ahead the first stage runs.
-void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images);
+void evaluate(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images);
 
 }  // namespace stagecoach
