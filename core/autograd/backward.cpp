@@ -36,9 +36,21 @@ NodeSet nodes_below(std::vector<std::shared_ptr<Node>> open) {
   return found;
 }
 
+/// The node of a leaf that is the output itself, as of layers that return their input: hands its gradient on.
+class LeafNode final : public Node {
+ public:
+  explicit LeafNode(const Tensor& leaf) : Node("leaf", {leaf}) {}
+  Gradients backward(const Tensor& grad_output, const NeedsInputGrad&) override { return {grad_output}; }
+};
+
+/// Returns the node at which a backward from `output`, which requires a gradient, begins.
+std::shared_ptr<Node> root_of(const Tensor& output) {
+  return output.is_leaf() ? std::make_shared<LeafNode>(output) : output.grad_node();
+}
+
 Tensor upstream_gradient(const Tensor& output, const Tensor& grad) {
   STAGECOACH_CHECK(
-      output.defined() && output.grad_node(),
+      output.defined() && output.requires_grad(),
       "backward: expected the result of a recorded operation, got {}; compute it from tensors that require a gradient",
       describe(output));
   if (!grad.defined()) {
@@ -174,9 +186,10 @@ std::unordered_map<const Node*, NeedsInputGrad> edges_leading_to(std::span<const
 void backward(const Tensor& output, const Tensor& grad, RetainGraph retain_graph) {
   const NoGrad no_grad;
   const Tensor upstream = upstream_gradient(output, grad);
+  const std::shared_ptr<Node> root = root_of(output);
   GraphTraversal traversal;
-  traversal.expect_all(nodes_below({output.grad_node()}));
-  traversal.add(output.grad_node(), upstream);
+  traversal.expect_all(nodes_below({root}));
+  traversal.add(root, upstream);
   while (traversal.next() != nullptr) {
     const auto [node, grad_output] = traversal.take();
     traversal.run(*node, grad_output, all_that_need(*node));
@@ -190,7 +203,8 @@ DeferredGradients backward_inputs(const Tensor& output, const Tensor& grad, std:
                                   RetainGraph retain_graph) {
   const NoGrad no_grad;
   const Tensor upstream = upstream_gradient(output, grad);
-  const NodeSet nodes = nodes_below({output.grad_node()});
+  const std::shared_ptr<Node> root = root_of(output);
+  const NodeSet nodes = nodes_below({root});
   const auto leading = edges_leading_to(inputs, nodes);
   GraphTraversal traversal;
   for (const auto& node : nodes) {
@@ -202,7 +216,7 @@ DeferredGradients backward_inputs(const Tensor& output, const Tensor& grad, std:
   }
   DeferredGradients deferred;
   deferred.retain_graph_ = retain_graph;
-  traversal.add(output.grad_node(), upstream);
+  traversal.add(root, upstream);
   while (traversal.next() != nullptr) {
     const auto [node, grad_output] = traversal.take();
     const NeedsInputGrad& now = leading.at(node.get());

@@ -17,10 +17,10 @@ namespace stagecoach {
 enum class RetainGraph { no, yes };
 
 /// Adds d(output)/d(leaf) times `grad` to the gradient of every leaf from which `output` was computed.
-/// @param output any recorded tensor.
+/// @param output any recorded tensor, or a leaf that requires a gradient: a layer may return its input.
 /// @param grad   the upstream gradient, of output's shape; may be omitted for a scalar, and is then 1.
-/// Throws Error if nothing was recorded, if shapes differ, or if a saved tensor has since been changed. Unless the
-/// graph is retained, the tensors that a node saved are freed as soon as the node has run.
+/// Throws Error if `output` requires no gradient, if shapes differ, or if a saved tensor has since been changed. Unless
+/// the graph is retained, the tensors that a node saved are freed as soon as the node has run.
 void backward(const Tensor& output, const Tensor& grad = {}, RetainGraph retain_graph = RetainGraph::no);
 
 /// The part of a backward pass that backward_inputs deferred: the weight gradients.

@@ -35,7 +35,7 @@ Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* 
   Tensor output;
   if (recompute_ == Recompute::yes && grad_enabled()) {
     const NoGrad no_grad;
-    output = run(flight, logits);
+    output = run(flight, logits).detach();  // layers may return the leaf itself
   } else {
     flight.output = run(flight, logits);
     output = flight.output.detach();

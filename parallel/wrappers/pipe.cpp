@@ -21,10 +21,20 @@ std::shared_ptr<Sequential> require_layers(std::shared_ptr<Sequential> model) {
   return model;
 }
 
+/// Returns the stages per rank: where the settings leave the choice, two, or the nearest number that the schedule
+/// takes.
+int stages_per_rank(const PipeSettings& settings) {
+  const ScheduleKind* kind = find_schedule(settings.schedule);
+  if (settings.stages_per_rank != 0 || kind == nullptr) {
+    return settings.stages_per_rank;
+  }
+  return std::clamp(2, kind->least_chunks, kind->most_chunks);
+}
+
 /// Returns the schedule of a step, with its messages.
 Schedule make_step(const PipeSettings& settings, int layers) {
   const Schedule computations =
-      make_schedule(settings.schedule, settings.ranks, settings.chunks, settings.stages_per_rank);
+      make_schedule(settings.schedule, settings.ranks, settings.chunks, stages_per_rank(settings));
   static_cast<void>(split_by_layers(layers, computations.stage_count()));  // throws for too many stages
   return lower(computations, {.sends_wait = find_schedule(settings.schedule)->sends_wait});
 }

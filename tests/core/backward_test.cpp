@@ -110,10 +110,33 @@ TEST(Backward, RefusesWhatCannotBe) {
     backward(y, Tensor::zeros({2, 3}, DType::float64, {DeviceType::cpu, 5}));
   }));
   EXPECT_TRUE(fails_with({"expected the result of a recorded operation"}, [&] {
-    backward(x, random_tensor({2, 3}, "g"));
+    backward(x.detach(), random_tensor({2, 3}, "g"));
   }));
   EXPECT_TRUE(fails_with({"undefined"}, [&] { backward(Tensor()); }));
   EXPECT_FALSE(x.grad().defined());
+}
+
+// As of a layer that returns its input.
+TEST(Backward, GradientOfALeafItselfIsAddedOnce) {
+  Tensor x = random_leaf({2, 3}, "x");
+  const Tensor grad = random_tensor({2, 3}, "g");
+  int calls = 0;
+  x.set_gradient_hook([&](Tensor&) { ++calls; });
+  backward(x, grad);
+  EXPECT_EQ(x.grad().to_vector<double>(), grad.to_vector<double>());
+  EXPECT_NE(x.grad().storage(), grad.storage()) << "a later sum must not change the caller's gradient";
+
+  x.zero_grad();
+  const std::vector<Tensor> inputs{x};
+  EXPECT_EQ(backward_inputs(x, grad, inputs).size(), 0U);
+  EXPECT_EQ(x.grad().to_vector<double>(), grad.to_vector<double>());
+
+  x.zero_grad();
+  DeferredGradients later = backward_inputs(x, grad, {});
+  EXPECT_FALSE(x.grad().defined());
+  later.run();
+  EXPECT_EQ(x.grad().to_vector<double>(), grad.to_vector<double>());
+  EXPECT_EQ(calls, 3);
 }
 
 TEST(Backward, NothingIsRecordedUnderNoGrad) {

@@ -36,5 +36,34 @@ TEST(Stage, SaysThatABackwardHasNoGraph) {
   }
 }
 
+/// Returns its input: the same tensor.
+class Identity final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x; }
+  Shape output_shape(const Shape& input) const override { return input; }
+};
+
+TEST(Stage, MayReturnItsInput) {
+  const auto layers = std::make_shared<Sequential>();
+  layers->add("identity", std::make_shared<Identity>());
+  const Tensor x = Tensor::full({4, 3}, 1);
+  const Tensor grad = Tensor::full({4, 3}, 2);
+  for (const auto recompute : {Stage::Recompute::no, Stage::Recompute::yes}) {
+    Stage stage(layers, recompute);
+    for (const int microbatch : {0, 1}) {
+      const Tensor y = stage.forward(microbatch, x, true);
+      EXPECT_FALSE(y.requires_grad()) << "the graph is cut at the border";
+      EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
+    }
+    EXPECT_EQ(stage.backward(0, grad).to_vector<float>(), grad.to_vector<float>());
+    EXPECT_EQ(stage.backward_input(1, grad).to_vector<float>(), grad.to_vector<float>());
+    stage.backward_weight(1);
+    EXPECT_EQ(stage.alive(), 0U);
+
+    stage.forward(2, x, false);  // the first stage of a model
+    EXPECT_FALSE(stage.backward(2, grad).defined());
+  }
+}
+
 }  // namespace
 }  // namespace stagecoach

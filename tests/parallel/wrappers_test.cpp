@@ -7,6 +7,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "parallel/parallel.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "tests/parallel/image_task.h"
 #include "tests/parallel/small_model.h"
 #include "tests/support/errors.h"
@@ -139,6 +140,57 @@ TEST(Pipe, FirstStageMayHaveNoParameters) {
     }
     expect_equal(wanted, model->named_parameters());
   }
+}
+
+/// Returns its input: the same tensor.
+class Identity final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x; }
+  Shape output_shape(const Shape& input) const override { return input; }
+};
+
+/// Returns the weights after two steps of four layers, of which layer `where` is an identity and the others are linear.
+NamedTensors trained_with_identity(int where, PipeSettings settings) {
+  auto model = std::make_shared<Sequential>();
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("layer{}", i);
+    if (i == where) {
+      model->add(name, std::make_shared<Identity>());
+    } else {
+      model->add(name, std::make_shared<Linear>(4, 4));
+    }
+  }
+  settings.chunks = 4;
+  Pipe pipe(model, std::move(settings));
+  const Tensor x = random_tensor({8, 4}, "points", DType::float32);
+  for (int step = 0; step < 2; ++step) {
+    pipe.train_step(x, random_labels(8, 4));
+  }
+  return model->named_parameters();
+}
+
+TEST(Pipe, AStageMayBeALayerThatReturnsItsInput) {
+  for (int where = 0; where < 4; ++where) {
+    const NamedTensors wanted = trained_with_identity(where, {.ranks = 1});
+    for (const ScheduleKind& kind : schedule_kinds()) {
+      for (const bool recompute : {false, true}) {
+        SCOPED_TRACE(fmt::format("layer {}, {}, recompute {}", where, kind.name, recompute));
+        const int stages_per_rank = kind.most_chunks > 1 ? 2 : 1;
+        expect_equal(wanted, trained_with_identity(where, {.schedule = kind.name,
+                                                           .ranks = 4 / stages_per_rank,
+                                                           .stages_per_rank = stages_per_rank,
+                                                           .split = {1, 1, 1, 1},
+                                                           .recompute = recompute}));
+      }
+    }
+    expect_equal(wanted, trained_with_identity(where, {.ranks = 2}));  // a measured split
+  }
+}
+
+TEST(Pipe, InterleavesTwoStagesPerRank) {
+  EXPECT_EQ(Pipe(make_model("mlp"), {.schedule = "interleaved"}).schedule().stage_count(), 4);
+  EXPECT_EQ(Pipe(make_model("mlp"), {.schedule = "1f1b"}).schedule().stage_count(), 2);
+  EXPECT_EQ(Pipe(make_model("mlp"), {.schedule = "interleaved", .stages_per_rank = 1}).schedule().stage_count(), 2);
 }
 
 TEST(Pipe, TrainsWeightsThatWereReplacedBetweenCalls) {
