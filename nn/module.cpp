@@ -11,7 +11,9 @@ namespace stagecoach {
 namespace {
 
 void require_memory(const Tensor& tensor, const std::string& name) {
-  STAGECOACH_CHECK(tensor.defined(), "module: '{}' has no memory yet; call materialize(seed) on the model first", name);
+  STAGECOACH_CHECK(
+      tensor.defined(),
+      "module: '{}' has no memory yet; call materialize(seed) on the model first, or place(shape) on its Pipe", name);
 }
 
 /// Throws Error if the memory of this machine cannot hold `count` values. Systems that promise any amount of memory

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/cuda_backend.h"
 #include "core/throw_if.h"
 #include "parallel/comm/thread/thread_communicator.h"
 #include "parallel/launch/mpi.h"
@@ -38,8 +39,11 @@ void launch_threads(const World& world, const std::function<void(Rank&)>& body) 
 }  // namespace
 
 Device device_of(const World& world, int rank) {
-  return world.device == DeviceType::cpu ? Device{DeviceType::cpu, rank}
-                                         : Device{DeviceType::cuda, rank % world.gpus, rank / world.gpus};
+  if (world.device == DeviceType::cpu) {
+    return {DeviceType::cpu, rank};
+  }
+  const int gpus = world.gpus > 0 ? world.gpus : cuda::gpu_count();
+  return {DeviceType::cuda, rank % gpus, rank / gpus};
 }
 
 std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock) {

@@ -28,15 +28,15 @@ struct World {
   int ranks = 1;
   Transport transport = Transport::thread;
   DeviceType device = DeviceType::cpu;  ///< rank r uses cpu:r, or GPU r mod `gpus` in its own slot
-  int gpus = 1;
-  int threads = 1;      ///< cores used by each rank
-  double timeout = 30;  ///< seconds that a rank waits for another before it fails
+  int gpus = 0;                         ///< 0: all that this process can use
+  int threads = 1;                      ///< cores used by each rank
+  double timeout = 30;                  ///< seconds that a rank waits for another before it fails
   ClockKind clock = ClockKind::wall;
   Network network = {};  ///< the links between ranks, by the virtual clock
   ReduceKind reduce = ReduceKind::ordered;
 };
 
-/// Returns the device of rank `rank`.
+/// Returns the device of rank `rank`. Throws UsageError for ranks on GPUs if there is none.
 Device device_of(const World& world, int rank);
 
 /// Returns the communicator of a world of one rank, for a program written for many ranks that runs on `device` alone.

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "core/cuda_backend.h"
 #include "core/start_thread.h"
 #include "core/throw_if.h"
 
@@ -13,9 +12,6 @@ namespace stagecoach {
 RankPool::RankPool(World world) : world_(std::move(world)) {
   throw_if<UsageError>(world_.transport == Transport::mpi,
                        "a pool of ranks needs threads: expected --transport thread or nccl, got mpi; use launch()");
-  if (world_.device == DeviceType::cuda) {
-    world_.gpus = cuda::gpu_count();
-  }
   thread_ = start_thread("the thread that starts the ranks", [this] {
     try {
       launch(world_, [this](Rank& rank) { serve(rank); });

@@ -29,7 +29,14 @@ Tensor share_of_mean(const Tensor& loss, std::int64_t samples) {
 }  // namespace
 
 DistributedDataParallel::DistributedDataParallel(Module& model, Communicator& comm, ReducerSettings settings)
-    : model_(model), reducer_(broadcast_parameters(model, comm), comm, std::move(settings)) {}
+    : model_(model), device_(comm.device()), reducer_(broadcast_parameters(model, comm), comm, std::move(settings)) {}
+
+Tensor DistributedDataParallel::forward(const Tensor& x) {
+  STAGECOACH_CHECK(x.defined() && x.device() == device_,
+                   "DistributedDataParallel: expected an input on this rank's device {}, got {}; use x.to(rank.device)",
+                   to_string(device_), describe(x));
+  return model_.forward(x);
+}
 
 void DistributedDataParallel::require_working() const {
   STAGECOACH_CHECK(!has_failed_,

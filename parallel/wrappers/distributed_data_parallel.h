@@ -17,7 +17,8 @@ namespace stagecoach {
 ///       model.materialize(seed, rank.device);
 ///       DistributedDataParallel ddp(model, rank.comm);
 ///       Sgd optimizer(model.named_parameters());
-///       const Tensor loss = cross_entropy(ddp.forward(my_images), my_labels, Reduction::sum);
+///       const Tensor loss = cross_entropy(ddp.forward(my_images.to(rank.device)), my_labels.to(rank.device),
+///                                         Reduction::sum);
 ///       ddp.backward(loss, images_of_all_ranks);  // now all ranks have the same gradients
 ///       optimizer.step();
 ///       optimizer.zero_grad();
@@ -34,8 +35,8 @@ class DistributedDataParallel {
   /// tensors. Later, buffers are each rank's own: the running statistics of batch norm are those of the rank's images.
   DistributedDataParallel(Module& model, Communicator& comm, ReducerSettings settings = {});
 
-  /// Returns the model's output.
-  Tensor forward(const Tensor& x) { return model_.forward(x); }
+  /// Returns the model's output. Throws Error unless `x` is on the rank's device.
+  Tensor forward(const Tensor& x);
 
   /// Runs the backward of `loss` [], the sum over this rank's samples, and waits until the gradients of all parameters
   /// are the sums over all ranks. `samples` is the number of samples of the step on all ranks: the loss that is trained
@@ -51,6 +52,7 @@ class DistributedDataParallel {
   void require_working() const;
 
   Module& model_;
+  Device device_;  // the rank's
   Reducer reducer_;
   bool has_failed_ = false;  // a backward threw when reductions may have begun
 };

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/cuda_backend.h"
+#include "core/error.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {
@@ -50,6 +52,24 @@ TEST(RankPool, ThatCannotStartSaysSo) {
   EXPECT_TRUE(fails_with<UsageError>({"ranks, got 0"}, [] { RankPool pool({.ranks = 0}); }));
   EXPECT_TRUE(fails_with<UsageError>({"expected --transport thread or nccl, got mpi"},
                                      [] { RankPool pool({.transport = Transport::mpi}); }));
+}
+
+// The World of a program that names no number uses all GPUs; after the last one the first has a second rank.
+TEST(Launch, SpreadsRanksOverTheGpus) {
+  const World two{.ranks = 4, .device = DeviceType::cuda, .gpus = 2};
+  EXPECT_EQ(device_of(two, 1), (Device{DeviceType::cuda, 1}));
+  EXPECT_EQ(device_of(two, 2), (Device{DeviceType::cuda, 0, 1}));
+
+  const World all{.ranks = 4, .device = DeviceType::cuda};
+  int gpus = 0;
+  try {
+    gpus = cuda::gpu_count();
+  } catch (const UsageError&) {
+    EXPECT_THROW(device_of(all, 0), UsageError);
+    return;
+  }
+  EXPECT_EQ(device_of(all, gpus - 1), (Device{DeviceType::cuda, gpus - 1}));
+  EXPECT_EQ(device_of(all, gpus), (Device{DeviceType::cuda, 0, 1}));
 }
 
 }  // namespace

@@ -40,6 +40,23 @@ TEST(Pipe, RefusesWhatCannotRun) {
   }));
 }
 
+TEST(Pipe, SaysHowWeightsGetMemory) {
+  const auto model = small_model();
+  const Pipe pipe(model);
+  EXPECT_TRUE(
+      fails_with<Error>({"'fc1.weight' has no memory yet", "place(shape)"}, [&] { model->named_parameters(); }));
+}
+
+TEST(DistributedDataParallel, SaysThatAnInputIsOnAnotherDevice) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    const auto model = small_model();
+    model->materialize(1, rank.device);
+    DistributedDataParallel ddp(*model, rank.comm);
+    const Tensor x = Tensor::zeros({4, 4}, DType::float32, {DeviceType::cpu, 1 - rank.index});
+    EXPECT_TRUE(fails_with<Error>({"this rank's device", "use x.to(rank.device)"}, [&] { ddp.forward(x); }));
+  });
+}
+
 TEST(Pipe, RefusesABatchOfAnotherShapeAndGoesOn) {
   Pipe pipe(small_model(), {.ranks = 2});
   const Tensor x = random_tensor({4, 4}, "points", DType::float32);
