@@ -7,14 +7,13 @@
 ///
 /// All three are tables of actions. An action is the forward or backward of a micro-batch on a stage, or a message. So
 /// this program differs from chapter 3's in one place: the table. `interleaved_action` below derives the interleaved
-/// one, action by action, and is checked against the library's. For every other --schedule, 1F1B among them, the table
-/// is the library's.
+/// one, action by action, and the library's is checked against it. For every other --schedule, 1F1B among them, nothing
+/// is derived.
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/plan.h"
@@ -65,19 +64,17 @@ Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
                     : Action{Operation::backward, (v - 1 - chunk) * p + rank, microbatch};
 }
 
-/// Returns the table that interleaved_action makes. Throws Error if it differs from `library`.
-Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library) {
-  Schedule table = library;  // for its placement of the stages; the loop replaces its actions
-  for (std::size_t rank = 0; rank < table.ranks.size(); ++rank) {
-    for (std::size_t position = 0; position < table.ranks[rank].size(); ++position) {
+/// Throws Error unless interleaved_action makes the table `library`, of computations alone.
+void require_same_order(const ScheduleSizes& sizes, const Schedule& library) {
+  for (std::size_t rank = 0; rank < library.ranks.size(); ++rank) {
+    for (std::size_t position = 0; position < library.ranks[rank].size(); ++position) {
+      const Action& expected = library.ranks[rank][position];
       const Action action = interleaved_action(sizes, static_cast<int>(rank), static_cast<int>(position));
-      STAGECOACH_CHECK(action == library.ranks[rank][position],
+      STAGECOACH_CHECK(action == expected,
                        "the interleaved order by hand: expected {} at position {} of rank {}, got {}",
-                       to_string(library.ranks[rank][position]), position, rank, to_string(action));
-      table.ranks[rank][position] = action;
+                       to_string(expected), position, rank, to_string(action));
     }
   }
-  return table;
 }
 
 /// Trains on one rank, as in chapter 3; new is that a rank may hold several stages.
@@ -109,17 +106,15 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
+  const Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
   if (settings.pipeline.schedule == "interleaved") {
     const int p = settings.world.ranks;
     const ScheduleSizes sizes{.ranks = p,
                               .microbatches = static_cast<int>(settings.training.microbatches),
                               .chunks = settings.pipeline.chunks,  // 2, if not given: see the defaults below
                               .group = settings.pipeline.group == 0 ? p : settings.pipeline.group};
-    // The plan's table lists sends and receives too. Compare the computations only; then lower them, which adds the
-    // messages that they need.
-    plan.schedule = lower_for(settings.pipeline, interleaved_by_hand(sizes, computations_of(plan.schedule)));
-    put_bug_into(plan.schedule, plan.inject);  // with --inject
+    // The plan's table, which this program runs, lists sends and receives too.
+    require_same_order(sizes, computations_of(plan.schedule));
   }
   if (settings.run.explain) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train

@@ -21,7 +21,7 @@ class Pipelines final : public Strategy {
       : settings_(context.settings),
         topology_(context.topology),
         data_(context.data),
-        mesh_(context.rank.comm, topology_.mesh),
+        mesh_(context.rank.comm, topology_.mesh, Topology::kRankOrder),
         rank_{mesh_.pipeline().rank(), mesh_.pipeline().size(), context.rank.device, mesh_.pipeline()},
         shard_(topology_.shard_of(context.rank.index)),
         stages_(make_stages(settings_.training, *topology_.pipeline, data_.train, rank_)),

@@ -28,7 +28,7 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
   require_images_for_all(settings, *model, data, topology.mesh.data);
   if (topology.mesh.pipeline > 1) {
     topology.of_pipeline = settings_of_pipeline(settings, topology.mesh);
-    topology.pipeline = make_pipeline_plan(topology.of_pipeline, topology.mesh, {}, data);
+    topology.pipeline = make_pipeline_plan(topology.of_pipeline, topology.mesh, Topology::kRankOrder, data);
     topology.reductions = reduction_seconds(*topology.pipeline, *model, topology.mesh.data);
     topology.layers = topology.pipeline->layers;
     topology.stages = topology.pipeline->stages_text() + " of each pipeline";

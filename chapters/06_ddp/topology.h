@@ -20,6 +20,9 @@ struct Topology {
   Settings of_pipeline = {};            ///< the settings of each pipeline
   std::vector<double> reductions = {};  ///< seconds of each stage's gradient reduction over the pipelines
 
+  /// The ranks of one pipeline have consecutive numbers.
+  static constexpr RankOrder kRankOrder{{MeshDirection::tensor, MeshDirection::pipeline, MeshDirection::data}};
+
   /// Returns which part of each batch `rank` trains on.
   Shard shard_of(int rank) const { return {rank / mesh.pipeline, mesh.data}; }
 };

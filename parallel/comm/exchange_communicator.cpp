@@ -83,7 +83,11 @@ void ExchangeCommunicator::all_reduce(Tensor& tensor) {
   const bool native = group().reduce == ReduceKind::native && tensor.numel() > 0;
   if (size() > 1 && !(native && sum_natively(tensor))) {
     const std::size_t others = static_cast<std::size_t>(size()) - 1;
-    others* tensor.bytes() <= kShort ? sum_whole(tensor) : sum_in_parts(tensor);
+    if (others * tensor.bytes() <= kShort) {
+      sum_whole(tensor);
+    } else {
+      sum_in_parts(tensor);
+    }
   }
 }
 

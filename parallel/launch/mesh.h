@@ -28,7 +28,7 @@ enum class MeshDirection { tensor, data, pipeline };
 /// The directions, beginning with the one along which rank numbers are consecutive. Ranks with close numbers are close
 /// on most machines, so the direction that sends most comes first.
 struct RankOrder {
-  std::array<MeshDirection, 3> directions = {MeshDirection::tensor, MeshDirection::pipeline, MeshDirection::data};
+  std::array<MeshDirection, 3> directions = {MeshDirection::tensor, MeshDirection::data, MeshDirection::pipeline};
   bool operator==(const RankOrder&) const = default;
 };
 

@@ -294,7 +294,7 @@ TEST(Groups, SplitByColourAndKey) {
 TEST(Groups, AMeshNamesItsDirections) {
   STAGECOACH_NEEDS_RANKS(12);
   launch(world_of(12), [](Rank& rank) {
-    Mesh mesh(rank.comm, {.data = 4, .pipeline = 3});
+    Mesh mesh(rank.comm, {.data = 4, .pipeline = 3}, rank_order_from_text("tp-pp-dp"));
     EXPECT_EQ(mesh.data().size(), 4);
     EXPECT_EQ(mesh.pipeline().size(), 3);
     EXPECT_EQ(mesh.pipeline().rank() + 3 * mesh.data().rank(), rank.index);

@@ -21,6 +21,7 @@ using Groups = std::vector<std::vector<int>>;
 TEST(MeshGroups, AreThoseThatMegatronLists) {
   const MeshSizes sizes = mesh_from_text("tp=2,pp=4,dp=2");
   const RankOrder order = rank_order_from_text("tp-dp-pp");
+  EXPECT_EQ(order, RankOrder{}) << "the default";
   EXPECT_EQ(mesh_groups(MeshDirection::tensor, sizes, order),
             (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}}));
   EXPECT_EQ(mesh_groups(MeshDirection::data, sizes, order),

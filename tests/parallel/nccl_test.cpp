@@ -229,7 +229,7 @@ TEST(Nccl, ANumberIsOneRequestToSendAndOneToReceive) {
 
 TEST(Nccl, GroupsSplitAndSplitAgain) {
   launch_on_test_backend({.ranks = 12}, [](Rank& rank) {
-    Mesh mesh(rank.comm, {.data = 4, .pipeline = 3});
+    Mesh mesh(rank.comm, {.data = 4, .pipeline = 3}, rank_order_from_text("tp-pp-dp"));
     EXPECT_EQ(mesh.pipeline().rank() + 3 * mesh.data().rank(), rank.index);
     Tensor sum = Tensor::full({1}, rank.index, DType::float32, rank.device);
     mesh.pipeline().all_reduce(sum);
