@@ -21,7 +21,8 @@ namespace {
 Partition choose_stages(const Settings& settings, const Sequential& model, const World& world,
                         const std::vector<LayerProfile>& profile) {
   if (settings.pipeline.balance == Balance::pipedream && settings.pipeline.split.empty()) {
-    return partition(layer_costs(profile), settings.world.ranks, world.network.among_first(settings.world.ranks));
+    return partition(layer_costs(profile, recompute_of(settings.pipeline)), settings.world.ranks,
+                     world.network.among_first(settings.world.ranks));
   }
   const std::vector<int> replicas = replicas_of(settings);
   return {split_of(settings.pipeline, model, static_cast<int>(replicas.size()), profile, replicas), replicas, 0};
@@ -86,6 +87,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.world = open_world(settings.world);
   plan.inject = settings.training.inject;
   plan.versions = plan.inject == Bug::unstashed_weights ? Versions::none : *settings.pipeline.versions;
+  plan.recompute = recompute_of(settings.pipeline);
   plan.batch_size = settings.training.batch_size;
   plan.microbatches_per_batch = static_cast<int>(settings.training.microbatches);
   plan.receives = receives_of(settings.pipeline);
@@ -102,6 +104,10 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.schedule = lower_for(
       settings.pipeline, pipedream_schedule(stages.replicas, microbatches, plan.microbatches_per_batch, plan.versions));
   plan.split = stages.split;
+  if (stages.seconds > 0) {  // a plan's file may be of a run with another link, or without --recompute
+    stages.seconds = slowest_part(layer_costs(measured.layers, plan.recompute), stages.split, stages.replicas,
+                                  plan.world.network.among_first(settings.world.ranks));
+  }
   plan.seconds = stages.seconds;
   plan.profile = std::move(measured.layers);
   place_layers(plan, settings.training, *model);

@@ -17,9 +17,9 @@
 namespace stagecoach {
 namespace {
 
-/// Returns the costs if all ranks have equal work: a forward takes 1 per rank of its stage, and a backward 2.
+/// Returns the costs if all ranks have equal work: unit costs for each rank of a stage.
 Costs balanced_costs(const StreamPlan& plan) {
-  Costs costs = unit_costs(plan.stages());
+  Costs costs = unit_costs(plan);
   for (int s = 0; s < plan.stages(); ++s) {
     for (auto* each : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
       (*each)[static_cast<std::size_t>(s)] *= plan.schedule.replicas_of(s);
@@ -46,24 +46,25 @@ void print_stages(const Settings& settings, const StreamPlan& plan) {
 
 /// Prints the measurements and the stage of each layer.
 void print_profile(const StreamPlan& plan) {
-  fmt::print("\nLayers, for one micro-batch\n  {:<24} {:>5} {:>12} {:>13} {:>12} {:>12}\n", "layer", "stage",
+  fmt::print("\nLayers, for one micro-batch{}\n  {:<24} {:>5} {:>12} {:>13} {:>12} {:>12}\n",
+             plan.recompute == Stage::Recompute::yes ? "; a backward runs the forward again" : "", "layer", "stage",
              "forward ms", "backward ms", "output KiB", "weights KiB");
   std::size_t layer = 0;
   for (std::size_t s = 0; s < plan.split.size(); ++s) {
     for (int i = 0; i < plan.split[s]; ++i, ++layer) {
       const LayerProfile& one = plan.profile[layer];
       fmt::print("  {:<24} {:>5} {:>12.3f} {:>13.3f} {:>12.1f} {:>12.1f}\n", plan.layers[layer].first, s,
-                 1e3 * one.forward, 1e3 * (one.backward_input + one.backward_weight),
-                 static_cast<double>(one.output_bytes) / 1024, static_cast<double>(one.parameter_bytes) / 1024);
+                 1e3 * one.forward, 1e3 * one.backward(plan.recompute), static_cast<double>(one.output_bytes) / 1024,
+                 static_cast<double>(one.parameter_bytes) / 1024);
     }
   }
 }
 
 void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
   const std::int64_t images = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
-  const auto activations = kept_bytes(settings.pipeline, plan, images);
+  const auto activations = kept_bytes(plan, images);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
-  const auto rebuilt = rebuilt_bytes(settings.pipeline, plan);
+  const auto rebuilt = rebuilt_bytes(plan);
   const auto peaks = peak_bytes(plan.schedule, ledger, weights, activations);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto received =
@@ -177,10 +178,10 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   }
   fmt::print("\nSchedule of the first {} micro-batches, one line per rank\n{}", shown.microbatches,
              to_text(settings.run.lowered ? shown : computations_of(shown)));
-  fmt::print("\nTimeline, {}\n{}",
-             measured ? "with the times that the layers took here"
-                      : "where a forward takes 1 per rank of its stage, and a backward 2",
-             draw_text(shown, beginning, standard_output(), ledger));
+  fmt::print(
+      "\nTimeline, {}\n{}",
+      measured ? "with the times that the layers took here" : "where " + unit_text(plan, "1 per rank of its stage,"),
+      draw_text(shown, beginning, standard_output(), ledger));
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);

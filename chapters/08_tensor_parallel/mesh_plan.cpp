@@ -101,6 +101,13 @@ Exchanges exchanges_of(const Settings& settings, const Dataset& data) {
   if (!all.front().empty()) {
     all.front().front().backward = 0;
   }
+  if (settings.pipeline.recompute) {
+    for (std::vector<Exchange>& of_layer : all) {
+      for (Exchange& exchange : of_layer) {
+        exchange.backward += exchange.forward;  // the backward runs the forward again
+      }
+    }
+  }
   return all;
 }
 

@@ -31,10 +31,9 @@ void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch
 Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
                        const ClassifierLoss& loss) {
-  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
-    running.emplace(number, Stage(with_bug(layers, plan.inject), recompute, loss));
+    running.emplace(number, Stage(with_bug(layers, plan.inject), recompute_of(settings), loss));
   }
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }

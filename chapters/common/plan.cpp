@@ -74,6 +74,10 @@ Shape images_shape(const TrainingSettings& training, std::int64_t count) {
 
 bool is_by_hand(const PipelineSettings& pipeline) { return pipeline.schedule == "by-hand"; }
 
+Stage::Recompute recompute_of(const PipelineSettings& pipeline) {
+  return pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+}
+
 int receives_of(const PipelineSettings& pipeline) { return is_by_hand(pipeline) ? 0 : *pipeline.receives; }
 
 Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations) {
@@ -137,11 +141,7 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, int st
   if (pipeline.balance == Balance::params) {
     return split_by_costs(parameter_costs(model), stages, replicas);
   }
-  std::vector<double> seconds;
-  for (const LayerProfile& layer : profile) {
-    seconds.push_back(layer.seconds());
-  }
-  return split_by_costs(seconds, stages, replicas);
+  return split_by_costs(seconds_of_layers(profile, recompute_of(pipeline)), stages, replicas);
 }
 
 void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model) {
@@ -164,6 +164,7 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   if (!plan.schedule.is_lowered) {
     plan.schedule = lower_for(settings.pipeline, plan.schedule);
   }
+  plan.recompute = recompute_of(settings.pipeline);
   plan.inject = settings.training.inject;
   put_bug_into(plan.schedule, plan.inject);
   const auto order = notes_on_order(plan.schedule);
@@ -208,7 +209,7 @@ std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch) {
 }
 
 Costs costs_of(const Plan& plan, std::int64_t microbatch) {
-  Costs costs = costs_of_stages(plan.profile, plan.split);
+  Costs costs = costs_of_stages(plan.profile, plan.split, plan.recompute);
   costs.message.clear();
   for (const double bytes : message_bytes(plan, microbatch)) {
     const Link& link = plan.links[costs.message.size()];

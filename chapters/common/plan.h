@@ -30,11 +30,12 @@ struct CollectiveSeconds {
 
 struct Plan {
   World world;
-  Schedule schedule;                         ///< of a step with all its micro-batches; lowered and legal
-  Split split;                               ///< layers per stage
-  std::vector<Shape> shapes;                 ///< of each stage's input, for one image: [1, …]
-  LayerRanks layers;                         ///< which rank holds which layer
-  std::vector<LayerProfile> profile;         ///< of each layer, if it was measured
+  Schedule schedule;                  ///< of a step with all its micro-batches; lowered and legal
+  Split split;                        ///< layers per stage
+  std::vector<Shape> shapes;          ///< of each stage's input, for one image: [1, …]
+  LayerRanks layers;                  ///< which rank holds which layer
+  std::vector<LayerProfile> profile;  ///< of each layer, if it was measured; without recomputation
+  Stage::Recompute recompute = Stage::Recompute::no;
   std::vector<CollectiveSeconds> exchanges;  ///< of each stage with its tensor-parallel group, if they are predicted
   std::vector<double> reductions;            ///< seconds of each stage's gradient reduction, if they are predicted
   std::vector<Link> links;                   ///< between each stage and the next one
@@ -80,6 +81,8 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
 /// one each.
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,
                const std::vector<LayerProfile>& profile, const std::vector<int>& replicas = {});
+/// Returns what the stages do with --recompute.
+Stage::Recompute recompute_of(const PipelineSettings& pipeline);
 /// Returns how many receives a rank may have posted at once (see LowerOptions), according to --receives.
 int receives_of(const PipelineSettings& pipeline);
 /// Returns `computations` with the messages that they need.

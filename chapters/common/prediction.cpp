@@ -34,6 +34,9 @@ std::string theory(const Settings& settings, const Plan& plan) {
   if (!formula->share) {
     return fmt::format("none here: {} holds for {}", formula->text, formula->domain);
   }
+  if (plan.recompute == Stage::Recompute::yes && find_schedule(name)->splits_backward) {
+    return fmt::format("none here: {} holds without --recompute", formula->text);
+  }
   return fmt::format("{} = {:.1f}%{}", formula->text, 100 * *formula->share,
                      settings.run.profile ? ", if all stages took equally long" : "");
 }
@@ -52,12 +55,11 @@ struct RankMemory {
 
 /// Returns the memory of each rank. The plan's layers must have been measured, with micro-batches of `microbatch`
 /// images.
-std::vector<RankMemory> predict_memory(const TrainingSettings& training, const PipelineSettings& pipeline,
-                                       const Plan& plan, std::int64_t microbatch) {
+std::vector<RankMemory> predict_memory(const TrainingSettings& training, const Plan& plan, std::int64_t microbatch) {
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
-  const auto rebuilt = rebuilt_bytes(pipeline, plan);
-  const auto activations = peak_bytes(plan.schedule, kept_bytes(pipeline, plan, microbatch));
+  const auto rebuilt = rebuilt_bytes(plan);
+  const auto activations = peak_bytes(plan.schedule, kept_bytes(plan, microbatch));
   const auto received = peak_bytes(plan.schedule, received_bytes(plan, microbatch));
   const auto posted = peak_receive_bytes(plan.schedule, message_bytes(plan, microbatch));
   const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
@@ -77,11 +79,10 @@ std::vector<RankMemory> predict_memory(const TrainingSettings& training, const P
   return ranks;
 }
 
-void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64_t microbatch,
-                  const std::vector<RankMemory>& ranks) {
+void print_memory(const Plan& plan, std::int64_t microbatch, const std::vector<RankMemory>& ranks) {
   fmt::print("\nMemory, in MiB; activations are those of one micro-batch\n  {:<6} {:>5} {:>8} {:>9} {:>12} {:>9}\n",
              "stage", "rank", "layers", "weights", "activations", "sent on");
-  const auto kept = kept_bytes(settings, plan, microbatch);
+  const auto kept = kept_bytes(plan, microbatch);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   std::size_t layer = 0;
   for (std::size_t s = 0; s < kept.size(); ++s) {
@@ -121,15 +122,14 @@ double optimizer_bytes_per_weight_byte(const TrainingSettings& training) {
   return training.momentum != 0 ? 1 : 0;
 }
 
-std::vector<double> kept_bytes(const PipelineSettings& pipeline, const Plan& plan, std::int64_t microbatch) {
+std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch) {
   const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
-  const auto recompute = pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
-  return bytes_of_stages(plan.profile, plan.split, images, recompute);
+  return bytes_of_stages(plan.profile, plan.split, images, plan.recompute);
 }
 
-std::vector<double> rebuilt_bytes(const PipelineSettings& pipeline, const Plan& plan) {
-  return pipeline.recompute ? bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no)
-                            : std::vector<double>(plan.split.size());
+std::vector<double> rebuilt_bytes(const Plan& plan) {
+  return plan.recompute == Stage::Recompute::yes ? bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no)
+                                                 : std::vector<double>(plan.split.size());
 }
 
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
@@ -186,7 +186,16 @@ bool measures_actions(const Plan& plan) {
   return plan.world.device == DeviceType::cpu || plan.world.clock == ClockKind::virtual_time;
 }
 
-Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
+Costs unit_costs(const Plan& plan) {
+  const Costs costs = Costs::uniform(plan.stages(), 1, 1, 1);
+  return plan.recompute == Stage::Recompute::yes ? with_recompute(costs) : costs;
+}
+
+std::string unit_text(const Plan& plan, const std::string& forward) {
+  return plan.recompute == Stage::Recompute::yes
+             ? fmt::format("a forward takes {} and a backward 3, as it runs the forward again", forward)
+             : fmt::format("a forward takes {} and a backward 2", forward);
+}
 
 Costs slowest_of(Costs measured, Communicator& group) {
   for (auto* costs :
@@ -203,7 +212,7 @@ Costs slowest_of(Costs measured, Communicator& group) {
 }
 
 Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps) {
-  Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
+  Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
   if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that was resumed at its end has no measurements
     prediction.predicted_idle = predicted.idle;
@@ -224,7 +233,7 @@ void explain(const Settings& settings, const Plan& plan) {
   }
   const bool measured = settings.run.profile;
   const std::int64_t largest = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
-  const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan.stages());
+  const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan);
   const Simulation simulation = simulate(plan.schedule, costs);
 
   fmt::print("One step of {}: {} images in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.training.model,
@@ -232,8 +241,7 @@ void explain(const Settings& settings, const Plan& plan) {
   fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.world.link.text());
   fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.pipeline.schedule),
              to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));
-  fmt::print("\nTimeline, {}\n{}",
-             measured ? "with the times that the layers took here" : "where a forward takes 1 and a backward 2",
+  fmt::print("\nTimeline, {}\n{}", measured ? "with the times that the layers took here" : "where " + unit_text(plan),
              draw_text(plan.schedule, simulation, standard_output()));
   fmt::print("\n  step            {}\n", measured ? fmt::format("{:.3f} ms", 1e3 * simulation.seconds)
                                                   : fmt::format("{} units", simulation.seconds));
@@ -255,8 +263,8 @@ void explain(const Settings& settings, const Plan& plan) {
   }
   print_messages(plan, largest);
   if (measured) {
-    const auto ranks = predict_memory(settings.training, settings.pipeline, plan, largest);
-    print_memory(settings.pipeline, plan, largest, ranks);
+    const auto ranks = predict_memory(settings.training, plan, largest);
+    print_memory(plan, largest, ranks);
     print_predicted_memory(ranks);
   }
   if (!settings.run.out.empty()) {

@@ -15,8 +15,10 @@
 
 namespace stagecoach {
 
-/// Returns textbook costs: a forward takes 1, a backward 2, and messages take no time.
-Costs unit_costs(int stages);
+/// Returns textbook costs: a forward takes 1, a backward 2, or 3 with recomputation, and messages take no time.
+Costs unit_costs(const Plan& plan);
+/// Describes them: "a forward takes 1 and a backward 2".
+std::string unit_text(const Plan& plan, const std::string& forward = "1");
 
 /// Returns whether the times of actions can be measured. On a GPU with the wall clock they cannot, since an action
 /// returns before the GPU's work is done.
@@ -39,9 +41,9 @@ void write_prediction(const std::filesystem::path& folder, const Schedule& sched
 /// Returns the bytes of state that the optimizer keeps per byte of weights.
 double optimizer_bytes_per_weight_byte(const TrainingSettings& training);
 /// Returns the bytes that one micro-batch of `microbatch` images in flight takes in each stage (see bytes_of_stages).
-std::vector<double> kept_bytes(const PipelineSettings& pipeline, const Plan& plan, std::int64_t microbatch);
+std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch);
 /// Returns the bytes of the graph that --recompute builds again for a backward of each stage; without it zeros.
-std::vector<double> rebuilt_bytes(const PipelineSettings& pipeline, const Plan& plan);
+std::vector<double> rebuilt_bytes(const Plan& plan);
 /// Returns the bytes that each stage receives from another rank for one micro-batch.
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch);
 

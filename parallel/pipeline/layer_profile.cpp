@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 #include "core/allocator.h"
 #include "core/autograd/backward.h"
@@ -192,7 +193,15 @@ void for_each_layer(const std::vector<LayerProfile>& layers, const Split& split,
 
 }  // namespace
 
-Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {
+std::vector<double> seconds_of_layers(const std::vector<LayerProfile>& layers, Stage::Recompute recompute) {
+  std::vector<double> seconds;
+  for (const LayerProfile& layer : layers) {
+    seconds.push_back(layer.seconds(recompute));
+  }
+  return seconds;
+}
+
+Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split, Stage::Recompute recompute) {
   Costs costs = Costs::uniform(static_cast<int>(split.size()), 0, 0, 0);
   for_each_layer(layers, split, [&](std::size_t stage, int, const LayerProfile& layer) {
     costs.forward[stage] += layer.forward;
@@ -200,7 +209,7 @@ Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& spli
     costs.backward_input[stage] += layer.backward_input;
     costs.backward_weight[stage] += layer.backward_weight;
   });
-  return costs;
+  return recompute == Stage::Recompute::yes ? with_recompute(std::move(costs)) : costs;
 }
 
 std::vector<double> weight_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {

@@ -23,7 +23,12 @@ struct LayerProfile {
   std::int64_t parameter_bytes = 0;  ///< its weights
   std::int64_t workspace_bytes = 0;  ///< the most that its forward and backward take in addition
 
-  double seconds() const { return forward + backward_input + backward_weight; }
+  /// Returns the seconds of its backward. With recomputation that includes a second forward.
+  double backward(Stage::Recompute recompute) const {
+    return backward_input + backward_weight + (recompute == Stage::Recompute::yes ? forward : 0);
+  }
+  /// Returns the seconds of its forward and backward.
+  double seconds(Stage::Recompute recompute) const { return forward + backward(recompute); }
 };
 
 /// Runs each layer of `model` on `device` for a micro-batch of shape `input` [n, …]: `repeats` times, or fewer times if
@@ -37,8 +42,11 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
 Tensor to_bytes(const std::vector<LayerProfile>& layers);
 std::vector<LayerProfile> layers_from(const Tensor& bytes);
 
+/// Returns the seconds of each layer's forward and backward.
+std::vector<double> seconds_of_layers(const std::vector<LayerProfile>& layers, Stage::Recompute recompute);
+
 /// Returns the costs of stages made of these layers, without messages and updates.
-Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split);
+Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split, Stage::Recompute recompute);
 
 /// Returns the bytes of each stage's weights.
 std::vector<double> weight_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split);

@@ -146,11 +146,11 @@ Partition read_back(const Table<Choice>& choices) {
 
 }  // namespace
 
-std::vector<LayerCost> layer_costs(const std::vector<LayerProfile>& profile) {
+std::vector<LayerCost> layer_costs(const std::vector<LayerProfile>& profile, Stage::Recompute recompute) {
   std::vector<LayerCost> costs;
   for (const LayerProfile& layer : profile) {
-    costs.push_back(
-        {layer.seconds(), static_cast<double>(layer.output_bytes), static_cast<double>(layer.parameter_bytes)});
+    costs.push_back({layer.seconds(recompute), static_cast<double>(layer.output_bytes),
+                     static_cast<double>(layer.parameter_bytes)});
   }
   return costs;
 }

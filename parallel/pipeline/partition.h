@@ -12,7 +12,7 @@ namespace stagecoach {
 
 /// The cost of a layer per micro-batch.
 struct LayerCost {
-  double seconds = 0;       ///< its forward and backward
+  double seconds = 0;       ///< its forward and backward, with what recomputation adds
   double output_bytes = 0;  ///< what it passes to the next layer, and gets a gradient for
   double weight_bytes = 0;  ///< of its parameters, whose gradients its replicas average
 };
@@ -24,7 +24,8 @@ struct Partition {
   double seconds = 0;  ///< between two micro-batches in the steady state: the slowest part
 };
 
-std::vector<LayerCost> layer_costs(const std::vector<LayerProfile>& profile);
+/// Returns the costs of measured layers.
+std::vector<LayerCost> layer_costs(const std::vector<LayerProfile>& profile, Stage::Recompute recompute);
 
 /// Returns the seconds between two micro-batches in the steady state: the time of the slowest stage or message.
 /// - A stage of n replicas takes (the sum of its layers' seconds + ring_all_reduce_seconds of its weights) / n. Each

@@ -166,6 +166,14 @@ Costs Costs::uniform(int stages, double forward, double backward_input, double b
           .message = std::vector<double>(static_cast<std::size_t>(std::max(stages - 1, 0)), 0)};
 }
 
+Costs with_recompute(Costs costs) {
+  for (std::size_t stage = 0; stage < costs.forward.size(); ++stage) {
+    costs.backward[stage] += costs.forward[stage];
+    costs.backward_input[stage] += costs.forward[stage];
+  }
+  return costs;
+}
+
 double Costs::of(const Action& action, std::size_t rank) const {
   const auto stage = static_cast<std::size_t>(action.stage);
   switch (action.operation) {

@@ -37,6 +37,10 @@ struct Costs {
   double update_of(std::size_t rank) const { return update.empty() ? 0 : update[rank]; }
 };
 
+/// Returns the costs of stages that run their forward again before each backward, or before the backward for the input
+/// gradient if the backward is split (recomputation, see Stage).
+Costs with_recompute(Costs costs);
+
 /// The time of every computation, reduction and update, in the order of its rank: [ranks][all actions except messages].
 using ActionSeconds = std::vector<std::vector<double>>;
 

@@ -39,15 +39,16 @@ Schedule make_step(const PipeSettings& settings, int layers) {
   return lower(computations, {.sends_wait = find_schedule(settings.schedule)->sends_wait});
 }
 
+Stage::Recompute recompute_of(const PipeSettings& settings) {
+  return settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+}
+
 /// Returns the split whose slowest stage is as fast as possible for a micro-batch of shape `images`. Measures at least
 /// two images, because batch norm in training needs more than one value per channel.
-Split measured_split(Sequential& model, const Shape& images, int stages, DeviceType device) {
+Split measured_split(Sequential& model, const Shape& images, int stages, const PipeSettings& settings) {
   const Shape measured = images.with(0, std::max<std::int64_t>(images[0], 2));
-  std::vector<double> seconds;
-  for (const LayerProfile& layer : profile_layers(model, measured, Device{device})) {
-    seconds.push_back(layer.seconds());
-  }
-  return split_by_costs(seconds, stages);
+  const auto profile = profile_layers(model, measured, Device{settings.device});
+  return split_by_costs(seconds_of_layers(profile, recompute_of(settings)), stages);
 }
 
 }  // namespace
@@ -84,7 +85,7 @@ void Pipe::place(const Shape& images) {
   }
   static_cast<void>(model_->output_shape(sample));  // throws before anything is allocated
   const Shape microbatch = images.with(0, micro_batch_sizes(images[0], settings_.chunks)[0]);
-  split_ = settings_.split.empty() ? measured_split(*model_, microbatch, schedule_.stage_count(), settings_.device)
+  split_ = settings_.split.empty() ? measured_split(*model_, microbatch, schedule_.stage_count(), settings_)
                                    : settings_.split;
   stages_ = stagecoach::stages_of(*model_, split_);
   ranks_.run([&](Rank& rank) {
@@ -119,10 +120,9 @@ void Pipe::run(const Schedule& schedule, const Tensor& images, const Tensor& lab
   const std::vector<Tensor> inputs = micro_batches(images, count);
   const std::vector<Tensor> targets = labels.defined() ? micro_batches(labels, count) : std::vector<Tensor>{};
   ranks_.run([&](Rank& rank) {
-    const auto recompute = settings_.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
     std::map<int, Stage> stages;
     for (const auto& [number, layers] : stages_of_rank(rank.index)) {
-      stages.emplace(number, Stage(layers, recompute));
+      stages.emplace(number, Stage(layers, recompute_of(settings_)));
     }
     Pipeline pipeline(std::move(stages), shapes_, schedule_, rank.comm);
     pipeline.train(trains);

@@ -97,6 +97,26 @@ TEST_F(PipedreamProgram, ReplicasTrainWithAnyNumberOfBatches) {
   }
 }
 
+// The layers in the file are measured without a second forward; the stages' time is that of the run that reads them.
+TEST_F(PipedreamProgram, APlanCostsAForwardMoreWithRecomputation) {
+  ASSERT_EQ(run(kPipedream, {"--smoke", "--balance", "pipedream", "--save-plan", "plan.json", "--explain"}).exit_code,
+            0);
+  Json plan = Json::parse(bytes("plan.json"));
+  for (Json& layer : plan["layers"]) {
+    layer["forward_seconds"] = 0.001;
+    layer["backward_input_seconds"] = 0.0005;
+    layer["backward_weight_seconds"] = 0.0005;
+  }
+  plan["stages"]["split"] = {4, 8};
+  plan["stages"]["replicas"] = {1, 1};
+  write("plan.json", plan.dump());
+  for (const auto& [more, milliseconds] : {std::pair<Flags, std::string>{{}, "16.000"}, {{"--recompute"}, "24.000"}}) {
+    const Outcome outcome = run(kPipedream, joined({"--smoke", "--plan", "plan.json", "--explain"}, more));
+    EXPECT_NE(outcome.out.find(milliseconds + " ms from one micro-batch to the next"), std::string::npos)
+        << outcome.out << outcome.err;
+  }
+}
+
 TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
   make_data(96, 32);
   const Flags flags{"--data", "data", "--batch-size", "32", "--ranks", "3"};

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -279,6 +280,28 @@ TEST_F(Pipelines, MemoryFollowsTheSchedule) {
   EXPECT_LT(gpipe - one_f_one_b, 1.6 * (16 - 2) * kept);
   const double entering_and_leaving = 16 * (3 * 32 * 32 + 6 * 14 * 14) * 4.0;
   EXPECT_GT(gpipe - recomputed, 0.9 * 15 * (kept - entering_and_leaving));
+}
+
+// A backward takes 3 units instead of 2, as it runs the forward again.
+TEST_F(Pipelines, ExplainTheTimeOfRecomputation) {
+  const auto explained = [&](const std::string& program, const Flags& more) {
+    return run(program, joined({"--smoke", "--ranks", "2", "--microbatches", "4", "--balance", "layers", "--explain",
+                                "--recompute"},
+                               more))
+        .out;
+  };
+  for (const auto& [schedule, units, formula] :
+       {std::tuple("gpipe", "20 units", "(p - 1) / (m + p - 1) = 20.0%"),
+        {"1f1b", "20 units", "= 20.0%"},
+        {"zb-h1", "18 units", "none here: (p - 1) / (3 m + p - 1) holds without --recompute"}}) {
+    const std::string text = explained(kInterleaved, {"--schedule", schedule});
+    EXPECT_NE(text.find("where a forward takes 1 and a backward 3, as it runs the forward again"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find(units), std::string::npos) << text;
+    EXPECT_NE(text.find(formula), std::string::npos) << text;
+  }
+  const std::string stream = explained(kCh04, {});
+  EXPECT_NE(stream.find("1 per rank of its stage, and a backward 3, as it runs"), std::string::npos) << stream;
 }
 
 }  // namespace

@@ -149,6 +149,19 @@ TEST_F(TensorParallelTraining, PredictsAStepWithItsExchanges) {
   EXPECT_LT(milliseconds("none"), 64e3);
 }
 
+// The forward's exchanges happen again before the backward's.
+TEST_F(TensorParallelTraining, ExplainsTheExchangesOfRecomputation) {
+  const auto backward_kib = [&](const Flags& more) {
+    const Outcome outcome = run(kCh08, joined({"--smoke", "--explain", "--mesh", "pp=2,tp=2"}, more));
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(outcome.out, found, std::regex("  all +[0-9]+ +[0-9]+ +([0-9.]+) +([0-9.]+)")))
+        << outcome.out;
+    return found.empty() ? std::pair(0.0, 0.0) : std::pair(std::stod(found.str(1)), std::stod(found.str(2)));
+  };
+  const auto [forward, backward] = backward_kib({});
+  EXPECT_EQ(backward_kib({"--recompute"}), std::pair(forward, backward + forward));
+}
+
 TEST_F(TensorParallelTraining, WarnsOfGroupsThatAreNotOnOneNode) {
   const Flags flags{"--smoke", "--explain", "--mesh", "dp=2,tp=2",
                     "--clock", "virtual",   "--link", "inner=nvlink4,outer=ethernet100,per-node=2"};

@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   PlanFile plan;
   if (fuzz::accepts<DataError, UsageError>([&] { plan = read_plan(file.path(), settings, *model); })) {
     fuzz::accepts<UsageError>([&] {
-      slowest_part(layer_costs(plan.layers), plan.stages.split, plan.stages.replicas, Link{1e-6, 1e9});
+      slowest_part(layer_costs(plan.layers, Stage::Recompute::no), plan.stages.split, plan.stages.replicas,
+                   Link{1e-6, 1e9});
     });
   }
   return 0;

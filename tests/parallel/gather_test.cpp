@@ -186,9 +186,18 @@ TEST(LayerProfile, MeasuresEveryLayer) {
   const auto copies = layers_from(to_bytes(profile));
   EXPECT_EQ(copies[3].workspace_bytes, profile[3].workspace_bytes);
   EXPECT_EQ(copies[3].parameter_bytes, profile[3].parameter_bytes);
-  const Costs costs = costs_of_stages(profile, {3, 9});
+  const Costs costs = costs_of_stages(profile, {3, 9}, Stage::Recompute::no);
   EXPECT_DOUBLE_EQ(costs.forward[0], profile[0].forward + profile[1].forward + profile[2].forward);
   EXPECT_EQ(costs.message.size(), 1U);
+  const Costs twice = costs_of_stages(profile, {3, 9}, Stage::Recompute::yes);
+  EXPECT_EQ(twice.forward, costs.forward);
+  EXPECT_EQ(twice.backward_weight, costs.backward_weight);
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    EXPECT_DOUBLE_EQ(twice.backward[stage], costs.backward[stage] + costs.forward[stage]);
+    EXPECT_DOUBLE_EQ(twice.backward_input[stage], costs.backward_input[stage] + costs.forward[stage]);
+  }
+  EXPECT_DOUBLE_EQ(profile[3].seconds(Stage::Recompute::yes),
+                   profile[3].seconds(Stage::Recompute::no) + profile[3].forward);
 }
 
 TEST(Split, SaysWhatEntersEachStage) {

@@ -203,11 +203,12 @@ TEST(Partition, ReadsAProfile) {
   profile.backward_weight = 4;
   profile.output_bytes = 8;
   profile.parameter_bytes = 16;
-  const std::vector<LayerCost> costs = layer_costs({LayerProfile{}, profile});
+  const std::vector<LayerCost> costs = layer_costs({LayerProfile{}, profile}, Stage::Recompute::no);
   ASSERT_EQ(costs.size(), 2U);
   EXPECT_EQ(costs[1].seconds, 7);
   EXPECT_EQ(costs[1].output_bytes, 8);
   EXPECT_EQ(costs[1].weight_bytes, 16);
+  EXPECT_EQ(layer_costs({profile}, Stage::Recompute::yes)[0].seconds, 8) << "the forward runs twice";
 }
 
 TEST(Partition, RefusesWhatCannotBeDealt) {

@@ -93,7 +93,8 @@ constexpr std::int64_t kLongMessage = 600;
 double bytes_of(std::int64_t samples) { return static_cast<double>(samples) * 2 * sizeof(float); }
 
 /// Runs `schedule` by the library, with work that takes `costs`, on micro-batches of `samples`.
-Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, std::int64_t samples = kShortMessage) {
+Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, std::int64_t samples = kShortMessage,
+          Stage::Recompute recompute = Stage::Recompute::no) {
   const int ranks = schedule.rank_count();
   Times times{std::vector<double>(static_cast<std::size_t>(ranks)),
               std::vector<double>(static_cast<std::size_t>(ranks))};
@@ -114,7 +115,7 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
         layers->add("fc", std::make_shared<Linear>(2, 2));  // its parameters want gradients, so there is a backward
         layers->add("work", std::make_shared<Work>(*clock, costs.forward[number], costs.backward[number]));
         layers->materialize(1, rank.device);
-        stages.emplace(s, Stage(layers));
+        stages.emplace(s, Stage(layers, recompute));
       }
     }
     const auto entering = std::vector<Shape>(static_cast<std::size_t>(schedule.stage_count()), Shape{1, 2});
@@ -143,13 +144,13 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
 }
 
 void expect_what_is_simulated(const Schedule& schedule, Costs costs, const Link& link, const std::string& what,
-                              std::int64_t samples = kShortMessage) {
+                              std::int64_t samples = kShortMessage, Stage::Recompute recompute = Stage::Recompute::no) {
   const auto borders = static_cast<std::size_t>(schedule.stage_count()) - 1;
   costs.message.assign(borders, link.seconds(bytes_of(samples)));
   costs.transfer.assign(borders, link.transfer_seconds(bytes_of(samples)));
   costs.is_short.assign(borders, bytes_of(samples) <= kEagerBytes);
-  const Simulation simulated = simulate(schedule, costs);
-  const Times times = run(schedule, costs, link, samples);
+  const Simulation simulated = simulate(schedule, recompute == Stage::Recompute::yes ? with_recompute(costs) : costs);
+  const Times times = run(schedule, costs, link, samples, recompute);
   EXPECT_NEAR(times.seconds(), simulated.seconds, 1e-9 * simulated.seconds) << what;
   EXPECT_NEAR(times.idle(), simulated.idle, 1e-9) << what;
 }
@@ -197,6 +198,20 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
       expect_what_is_simulated(schedule, costs, link, to_string(versions) + slow);
     }
   }
+}
+
+// Every backward runs the forward again, in the last stage too; a split backward does so before the input gradient.
+TEST(PipelineTime, WithRecomputationIsThatOfTheSimulation) {
+  for (const std::string& name : schedule_names()) {
+    const ScheduleKind& kind = *find_schedule(name);
+    const Schedule schedule =
+        lower(make_schedule(name, 4, 8, kind.takes_chunks() ? 2 : 0), {.sends_wait = kind.sends_wait});
+    Costs costs = unequal(schedule.stage_count());
+    costs.backward_input = costs.backward;  // as `Work` has no weights
+    expect_what_is_simulated(schedule, costs, {.latency = 0.6}, name, kShortMessage, Stage::Recompute::yes);
+  }
+  const Schedule stream = lower(pipedream_schedule({1, 1, 1, 1}, 50, 2, Versions::stash));
+  expect_what_is_simulated(stream, unequal(4), {}, "stash", kShortMessage, Stage::Recompute::yes);
 }
 
 // Long messages start when their receive is posted, so it matters when that is, and whether the sender waits.
