@@ -25,7 +25,7 @@ Partition choose_stages(const Settings& settings, const Sequential& model, const
                      world.network.among_first(settings.world.ranks));
   }
   const std::vector<int> replicas = replicas_of(settings);
-  return {split_of(settings.pipeline, model, static_cast<int>(replicas.size()), profile, replicas), replicas, 0};
+  return {split_of(settings.pipeline, model, Schedule{contiguous_placement(replicas)}, profile), replicas, 0};
 }
 
 /// Returns whether the layers must be measured, to choose the stages or to show the costs.

@@ -58,7 +58,9 @@ PlacedModel split_over_devices(const Settings& settings, const Dataset& data, co
   if (pipeline.split.empty() && pipeline.balance == Balance::time) {
     profile = measure_layers(settings.training, open_world(settings.world), data, *model);
   }
-  return {model, stages_of(*model, split_of(pipeline, *model, stages, profile)), devices};
+  return {model,
+          stages_of(*model, split_of(pipeline, *model, Schedule{round_robin_placement(stages, stages)}, profile)),
+          devices};
 }
 
 void place(PlacedModel& model, std::uint64_t seed) {

@@ -175,7 +175,8 @@ void train_remotely(const Settings& settings) {
   if (settings.pipeline.split.empty() && settings.pipeline.balance == Balance::time) {
     profile = measure_layers(settings.training, world, data.train, *model);
   }
-  const Split split = split_of(settings.pipeline, *model, world.ranks - 1, profile);
+  const int workers = world.ranks - 1;
+  const Split split = split_of(settings.pipeline, *model, Schedule{round_robin_placement(workers, workers)}, profile);
   const RemoteTable table = table_of(settings.training, data.train, split);
   double first = 0;  // seconds with the first number of splits
   for (const int splits : *settings.pipeline.splits) {

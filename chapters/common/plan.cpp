@@ -12,6 +12,7 @@
 #include "core/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/comm/link_direction.h"
+#include "parallel/pipeline/fastest_split.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/lower.h"
@@ -125,8 +126,10 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
   return layers_from(bytes);
 }
 
-Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,
-               const std::vector<LayerProfile>& profile, const std::vector<int>& replicas) {
+Split split_of(const PipelineSettings& pipeline, const Sequential& model, const Schedule& schedule,
+               const std::vector<LayerProfile>& profile) {
+  const int stages = schedule.stage_count();
+  const std::vector<int>& replicas = schedule.replicas;
   if (!pipeline.split.empty()) {
     throw_if<UsageError>(
         static_cast<int>(pipeline.split->size()) != stages, "--split {0}: expected {3} stages for {2}, got {1}",
@@ -139,9 +142,9 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, int st
     return split_by_layers(model.size(), stages);
   }
   if (pipeline.balance == Balance::params) {
-    return split_by_costs(parameter_costs(model), stages, replicas);
+    return split_by_costs(parameter_costs(model), schedule);
   }
-  return split_by_costs(seconds_of_layers(profile, recompute_of(pipeline)), stages, replicas);
+  return fastest_split(profile, schedule, recompute_of(pipeline));
 }
 
 void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model) {
@@ -165,15 +168,15 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
     plan.schedule = lower_for(settings.pipeline, plan.schedule);
   }
   plan.recompute = recompute_of(settings.pipeline);
-  plan.inject = settings.training.inject;
-  put_bug_into(plan.schedule, plan.inject);
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
   const bool split_by_time = settings.pipeline.balance == Balance::time && settings.pipeline.split.empty();
   if (split_by_time || (settings.run.explain && settings.run.profile)) {
     plan.profile = measure_layers(settings.training, plan.world, data, *model);
   }
-  plan.split = split_of(settings.pipeline, *model, plan.schedule.stage_count(), plan.profile);
+  plan.split = split_of(settings.pipeline, *model, plan.schedule, plan.profile);
+  plan.inject = settings.training.inject;
+  put_bug_into(plan.schedule, plan.inject);  // last, as no step with a bug can be simulated
   place_layers(plan, settings.training, *model);
   return plan;
 }

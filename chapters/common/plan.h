@@ -77,10 +77,10 @@ World open_world(const WorldSettings& settings);
 /// devices. Here and below, the model may be one without memory for its parameters.
 std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const World& world, const Dataset& data,
                                          Sequential& model);
-/// Returns the layers per stage, according to --split or --balance. `replicas` has the replicas of each stage; empty:
-/// one each.
-Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,
-               const std::vector<LayerProfile>& profile, const std::vector<int>& replicas = {});
+/// Returns the layers per stage, according to --split or --balance. The schedule must be lowered and legal where ranks
+/// have several stages; otherwise only its placement matters.
+Split split_of(const PipelineSettings& pipeline, const Sequential& model, const Schedule& schedule,
+               const std::vector<LayerProfile>& profile);
 /// Returns what the stages do with --recompute.
 Stage::Recompute recompute_of(const PipelineSettings& pipeline);
 /// Returns how many receives a rank may have posted at once (see LowerOptions), according to --receives.

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "core/parse.h"
 #include "core/throw_if.h"
+#include "parallel/pipeline/rank_balance.h"
 
 namespace stagecoach {
 namespace {
@@ -32,9 +34,11 @@ Split split_by_layers(int layers, int stages) {
   return split;
 }
 
-Split split_by_costs(const std::vector<double>& costs, int stages, const std::vector<int>& replicas) {
+namespace {
+
+/// Returns the split whose slowest stage is the fastest.
+Split fastest_stages(const std::vector<double>& costs, int stages, const std::vector<int>& replicas) {
   const auto layers = static_cast<int>(costs.size());
-  require_enough(layers, stages);
   std::vector<double> before(costs.size() + 1, 0);  // prefix sums of the costs
   std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
   const auto sum = [&](int begin, int end) {
@@ -68,6 +72,20 @@ Split split_by_costs(const std::vector<double>& costs, int stages, const std::ve
     begin = next;
   }
   return split;
+}
+
+}  // namespace
+
+bool has_one_stage_per_rank(const Placement& placement) {
+  const auto& ranks = placement.stage_to_rank;
+  return std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size();
+}
+
+Split split_by_costs(const std::vector<double>& costs, const Placement& placement) {
+  const int stages = placement.stage_count();
+  require_enough(static_cast<int>(costs.size()), stages);
+  const Split split = fastest_stages(costs, stages, placement.replicas);
+  return has_one_stage_per_rank(placement) ? split : balance_ranks(costs, placement, split);
 }
 
 std::vector<double> parameter_costs(const Sequential& model) {

@@ -19,10 +19,17 @@ inline constexpr int kMaxSplit = 1 << 15;
 
 /// Splits as evenly as the number of layers allows; where stages differ, the earlier ones have one layer more.
 Split split_by_layers(int layers, int stages);
-/// Returns the split whose largest stage cost is the least. The cost of a stage is the sum of its `costs` (one per
-/// layer), divided by its `replicas` (by default 1). Among equal splits it returns the one with the longest early
-/// stages. Source: the linear partition problem (Skiena, "The algorithm design manual", section 10.7).
-Split split_by_costs(const std::vector<double>& costs, int stages, const std::vector<int>& replicas = {});
+/// Returns the split whose slowest rank is the fastest. A rank is as slow as the sum of its stages, and a stage as the
+/// sum of its layers' `costs`, divided by its replicas. `costs` has one cost of at least 0 per layer.
+/// - Where every rank has one stage, it returns the best split, and among equal ones that with the longest early
+/// stages.
+///   Source: the linear partition problem (Skiena, "The algorithm design manual", section 10.7).
+/// - Where ranks have several stages, it returns what balance_ranks (rank_balance.h) makes of that split.
+///
+/// Throws UsageError for more stages than layers. See fastest_split.h for splits that make a step fast.
+Split split_by_costs(const std::vector<double>& costs, const Placement& placement);
+/// Returns whether no rank has several stages.
+bool has_one_stage_per_rank(const Placement& placement);
 /// Returns the number of trainable elements of each layer, as costs for split_by_costs.
 std::vector<double> parameter_costs(const Sequential& model);
 

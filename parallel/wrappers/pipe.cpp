@@ -7,6 +7,7 @@
 #include "core/ops.h"
 #include "core/throw_if.h"
 #include "datasets/shares.h"
+#include "parallel/pipeline/fastest_split.h"
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
@@ -43,12 +44,12 @@ Stage::Recompute recompute_of(const PipeSettings& settings) {
   return settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
 }
 
-/// Returns the split whose slowest stage is as fast as possible for a micro-batch of shape `images`. Measures at least
-/// two images, because batch norm in training needs more than one value per channel.
-Split measured_split(Sequential& model, const Shape& images, int stages, const PipeSettings& settings) {
+/// Returns the split whose steps are as fast as possible for micro-batches of shape `images`. Measures at least two
+/// images, because batch norm in training needs more than one value per channel.
+Split measured_split(Sequential& model, const Shape& images, const Schedule& schedule, const PipeSettings& settings) {
   const Shape measured = images.with(0, std::max<std::int64_t>(images[0], 2));
   const auto profile = profile_layers(model, measured, Device{settings.device});
-  return split_by_costs(seconds_of_layers(profile, recompute_of(settings)), stages);
+  return fastest_split(profile, schedule, recompute_of(settings));
 }
 
 }  // namespace
@@ -85,8 +86,7 @@ void Pipe::place(const Shape& images) {
   }
   static_cast<void>(model_->output_shape(sample));  // throws before anything is allocated
   const Shape microbatch = images.with(0, micro_batch_sizes(images[0], settings_.chunks)[0]);
-  split_ = settings_.split.empty() ? measured_split(*model_, microbatch, schedule_.stage_count(), settings_)
-                                   : settings_.split;
+  split_ = settings_.split.empty() ? measured_split(*model_, microbatch, schedule_, settings_) : settings_.split;
   stages_ = stagecoach::stages_of(*model_, split_);
   ranks_.run([&](Rank& rank) {
     const auto stages = stages_of_rank(rank.index);

@@ -25,7 +25,7 @@ struct PipeSettings {
   std::string schedule = "1f1b";  ///< a name that make_schedule knows
   int ranks = 2;
   int stages_per_rank = 0;  ///< 0: two where the schedule takes several, as in chapter 5
-  Split split = {};         ///< layers per stage; empty: measured, so that the slowest stage is as fast as possible
+  Split split = {};         ///< layers per stage; empty: measured, so that a step is as fast as possible
   MakeOptimizer optimizer = sgd();  ///< each rank has one for its own layers
   bool recompute = false;           ///< activation checkpointing
   std::uint64_t seed = 1;           ///< of the initial weights

@@ -270,7 +270,7 @@ TEST(Split, ByCostsMakesTheSlowestStageAsFastAsCanBe) {
     for (int stages = 1; stages <= static_cast<int>(costs.size()); ++stages) {
       double largest = 0;
       std::size_t at = 0;
-      for (const int layers : split_by_costs(costs, stages)) {
+      for (const int layers : split_by_costs(costs, round_robin_placement(stages, stages))) {
         double sum = 0;
         for (int i = 0; i < layers; ++i) {
           sum += costs[at++];
