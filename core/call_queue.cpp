@@ -128,7 +128,7 @@ void CallQueue::run(Call& call) try {
   const double start = call.trace->now();
   call.run();
   const int track = Trace::kStreams + 2 * stream_.device.index + stream_.id;
-  call.trace->add(Trace::Event{call.name, "device", track, start, call.trace->now() - start, std::move(call.label)});
+  call.trace->add(Trace::Event{call.name, "device", track, start, call.trace->now(), std::move(call.label)});
 } catch (const CallFailed&) {
   throw;  // in another queue, for which this one waited
 } catch (const std::exception& error) {

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <cstdlib>
 #include <iterator>
-#include <map>
-#include <set>
 #include <sstream>
 #include <utility>
 
+#include "core/allocator.h"
 #include "core/asynchronous.h"
 #include "core/stream.h"
 
@@ -25,65 +22,6 @@ struct Attachment {
 };
 thread_local Attachment attached;
 thread_local const Span* innermost = nullptr;
-
-/// The id of a track in the file.
-using Track = std::int64_t;
-constexpr Track kLinks = 1'000'000;  // greater than any other track
-
-std::string name_line(const char* what, int process, Track track, const std::string& name) {
-  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", what, process, track,
-                     name);
-}
-
-std::string track_name(int track, bool has_streams) {
-  if (track >= Trace::kStreams) {
-    const auto [device, stream] = std::div(track - Trace::kStreams, 2);
-    return fmt::format("cpu:{}{}", device, stream == Stream::kCopies ? " copies" : "");
-  }
-  if (has_streams) {
-    return "host";
-  }
-  return track < Trace::kBeside ? fmt::format("rank {}", track) : fmt::format("beside rank {}", track - Trace::kBeside);
-}
-
-std::string span_line(const std::string& name, const char* category, int process, Track track, double start,
-                      double seconds, const std::string& operation = "") {
-  return fmt::format(R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}{}}})", name,
-                     category, process, track, start * 1e6, seconds * 1e6,
-                     operation.empty() ? "" : fmt::format(R"(,"args":{{"operation":"{}"}})", operation));
-}
-
-/// The two ends of a message.
-struct Message {
-  const Trace::MessageEnd* send = nullptr;
-  const Trace::MessageEnd* use = nullptr;
-};
-
-/// Returns the messages of each link direction that have both ends, by sender and receiver, in order of arrival.
-std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std::vector<Trace::MessageEnd>& ends) {
-  struct Channel {
-    std::vector<const Trace::MessageEnd*> sends;
-    std::vector<const Trace::MessageEnd*> uses;
-  };
-  std::map<std::string, Channel> channels;
-  for (const Trace::MessageEnd& end : ends) {
-    (end.is_send ? channels[end.channel].sends : channels[end.channel].uses).push_back(&end);
-  }
-  std::map<std::pair<int, int>, std::vector<Message>> links;
-  for (const auto& [name, channel] : channels) {
-    for (std::size_t i = 0; i < std::min(channel.sends.size(), channel.uses.size()); ++i) {
-      const Message message{channel.sends[i], channel.uses[i]};
-      if (!message.send->label.empty()) {
-        links[{message.send->track % Trace::kBeside, message.use->track % Trace::kBeside}].push_back(message);
-      }
-    }
-  }
-  for (auto& [ranks, of_link] : links) {
-    std::sort(of_link.begin(), of_link.end(),
-              [](const Message& a, const Message& b) { return a.use->arrival < b.use->arrival; });
-  }
-  return links;
-}
 
 }  // namespace
 
@@ -120,6 +58,30 @@ double Trace::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
+int Trace::track_beside(int track, const void* worker) {
+  const std::lock_guard lock(mutex_);
+  std::vector<const void*>& workers = workers_[track];
+  auto found = std::find(workers.begin(), workers.end(), worker);
+  if (found == workers.end()) {
+    found = workers.insert(found, worker);
+  }
+  return track + kBeside * static_cast<int>(found - workers.begin() + 1);
+}
+
+/// Threads beside a rank have clocks of their own, so only the rank's thread counts.
+void Trace::sample_memory() {
+  if (attached.trace != this || attached.track >= kBeside) {
+    return;
+  }
+  for (auto& [name, device, samples] : counters_) {
+    const std::size_t bytes = allocator(device).stats().current_bytes;
+    if (samples.empty() || samples.back().second != bytes) {
+      const std::lock_guard lock(mutex_);
+      samples.emplace_back(now(), bytes);
+    }
+  }
+}
+
 void Trace::add(const Event& event) {
   const std::lock_guard lock(mutex_);
   events_.push_back(event);
@@ -130,91 +92,32 @@ void Trace::add(const MessageEnd& end) {
   message_ends_.push_back(end);
 }
 
-std::string Trace::events_json() const {
-  const std::lock_guard lock(mutex_);
-  const int process = static_cast<int>(process_);
-  std::vector<std::string> lines;
-  if (process_ == Process::predicted) {  // otherwise there is one process, which needs no name
-    lines.push_back(name_line("process_name", static_cast<int>(Process::measured), 0, "measured"));
-    lines.push_back(name_line("process_name", process, 0, "predicted"));
-  }
-  const bool has_streams =
-      std::any_of(events_.begin(), events_.end(), [](const Event& event) { return event.track >= Trace::kStreams; });
-  std::set<int> named;
-  for (const Event& event : events_) {
-    const bool is_labelled = !event.label.empty();
-    lines.push_back(span_line(is_labelled ? event.label : event.name, event.category, process, event.track, event.start,
-                              event.seconds, is_labelled ? event.name : ""));
-    if (named.insert(event.track).second) {
-      lines.push_back(name_line("thread_name", process, event.track, track_name(event.track, has_streams)));
-    }
-  }
-  return fmt::format("{}", fmt::join(lines, ",\n"));
-}
-
-std::string Trace::messages_json() const {
-  const std::lock_guard lock(mutex_);
-  const int process = static_cast<int>(process_);
-  // Viewers match the two ends of an arrow by category and id, whatever the process.
-  const char* category = process_ == Process::measured ? "message" : "predicted message";
-  std::vector<std::string> lines;
-  std::uint64_t id = 0;
-  for (const auto& [ranks, messages] : messages_of_links(message_ends_)) {
-    const Track link = kLinks + Track{ranks.first} * kBeside + ranks.second;
-    lines.push_back(name_line("thread_name", process, link, fmt::format("link {} -> {}", ranks.first, ranks.second)));
-    double end = 0;
-    for (const auto& [send, use] : messages) {
-      const double start = std::max(send->time, end);
-      end = std::max(start, use->arrival);
-      lines.push_back(span_line(send->label, "link", process, link, start, end - start));
-      for (const MessageEnd* at : {send, use}) {
-        lines.push_back(fmt::format(
-            R"({{"name":"message","cat":"{}","ph":"{}",{}"id":{},"pid":{},"tid":{},"ts":{:.3f}}})", category,
-            at->is_send ? "s" : "f", at->is_send ? "" : R"("bp":"e",)", id, process, at->track, at->time * 1e6));
-      }
-      ++id;
-    }
-  }
-  return fmt::format("{}", fmt::join(lines, ",\n"));
-}
-
 std::string Trace::message_ends_text() const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  for (const auto& [channel, is_send, track, time, arrival, label] : message_ends_) {
-    fmt::format_to(std::back_inserter(text), "{} {:d} {} {} {} {}\n", channel, is_send, track, time, arrival, label);
+  for (const auto& [channel, is_send, track, time, arrival, label, bytes] : message_ends_) {
+    fmt::format_to(std::back_inserter(text), "{} {:d} {} {} {} {} {}\n", channel, is_send, track, time, arrival, bytes,
+                   label);
   }
   return text;
 }
 
 void Trace::add_message_ends(const std::string& text) {
   std::istringstream in(text);
-  for (MessageEnd end{}; in >> end.channel >> end.is_send >> end.track >> end.time >> end.arrival;) {
+  for (MessageEnd end{}; in >> end.channel >> end.is_send >> end.track >> end.time >> end.arrival >> end.bytes;) {
     in.get();  // the blank before the label
     std::getline(in, end.label);
     add(end);
   }
 }
 
-std::string trace_json(const std::vector<std::string>& parts) {
-  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-  const char* separator = "\n";
-  for (const std::string& part : parts) {
-    if (!part.empty()) {
-      text += separator + part;
-      separator = ",\n";
-    }
-  }
-  return text + "\n]}\n";
-}
-
-void record_send(const std::string& channel) {
+void record_send(const std::string& channel, std::size_t bytes) {
   if (Trace* trace = attached.trace) {
     std::string name;
     if (is_in_span()) {
       name = innermost->label_.empty() ? innermost->name_ : innermost->label_;
     }
-    trace->add(Trace::MessageEnd{channel, true, attached.track, trace->now(), 0, name});
+    trace->add(Trace::MessageEnd{channel, true, attached.track, trace->now(), 0, name, bytes});
   }
 }
 
@@ -236,8 +139,11 @@ void record_use(const std::string& channel, double arrival) {
 
 Span::Span(const char* name, const char* category) : name_(name), category_(category), trace_(attached.trace) {
   if (trace_ != nullptr) {
-    start_ = trace_->now();
     outer_ = std::exchange(innermost, this);
+    if (outer_ == nullptr) {
+      trace_->sample_memory();
+    }
+    start_ = trace_->now();
   }
 }
 
@@ -248,7 +154,10 @@ Span::~Span() {
   innermost = outer_;
   if (trace_ == attached.trace) {
     trace_->wait();
-    trace_->add(Trace::Event{name_, category_, attached.track, start_, trace_->now() - start_, std::move(label_)});
+    trace_->add(Trace::Event{name_, category_, attached.track, start_, trace_->now(), std::move(label_)});
+    if (outer_ == nullptr) {
+      trace_->sample_memory();
+    }
   }
 }
 

@@ -4,10 +4,13 @@
 /// messages that it carried, and an arrow from each send to the use of its message.
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device.h"
@@ -24,16 +27,18 @@ class Trace {
   /// A file can show both a run and its prediction, each as a group of tracks.
   enum class Process { measured, predicted };
 
-  static constexpr int kBeside = 1000;   ///< greater than any rank
-  static constexpr int kStreams = 2000;  ///< greater than any track beside a rank
+  static constexpr int kBeside = 1000;     ///< greater than any rank
+  static constexpr int kStreams = 10'000;  ///< greater than any track beside a rank
   struct Event {
     const char* name;      ///< a string literal: an operation, "forward", …
     const char* category;  ///< a string literal
-    int track;     ///< the rank; kBeside + the rank for activity concurrent with the rank's own work; or kStreams +
-                   ///< 2 i + s for stream s of the asynchronous device cpu:i, where the rank's track shows its caller
+    int track;     ///< the rank; n kBeside + the rank for the n-th thread that works beside it; or kStreams + 2 i + s
+                   ///< for stream s of the asynchronous device cpu:i, where the rank's track shows its caller
     double start;  ///< seconds since the trace was made
-    double seconds;
+    double end;
     std::string label = {};  ///< distinguishes spans of one name, such as "1F3"; may be empty
+    std::string args = {};   ///< more to show of the span: members of a JSON object, such as "\"step\":3"
+    double seconds() const { return end - start; }
   };
   /// The send of a message, or its use by the receiver, within a span on the track of that rank.
   struct MessageEnd {
@@ -43,6 +48,7 @@ class Trace {
     double time;             ///< seconds since the trace was made
     double arrival;          ///< at the use: when the message arrived
     std::string label = {};  ///< at the send: the message's name; a message without one is not shown
+    std::size_t bytes = 0;   ///< at the send: the message's size; 0 if it is not known
   };
 
   explicit Trace(Process process = Process::measured);
@@ -53,6 +59,11 @@ class Trace {
   /// Records the spans of the calling thread on `track` until detach(), timed by `clock` (seconds) if it is given.
   void attach(int track, std::function<double()> clock = {});
   static void detach();
+  /// Shows the bytes that tensors on `device` use as the counter `name`, before and after each outermost span of a
+  /// rank.
+  void count_memory(std::string name, Device device) { counters_.push_back({std::move(name), device}); }
+  /// Returns the track of a thread that works beside the rank of `track`; `worker` is the address of what it owns.
+  int track_beside(int track, const void* worker);
   /// Returns the trace attached to the calling thread, or null, its track there, and the label of the thread's
   /// innermost labelled span.
   static Trace* of_this_thread();
@@ -72,7 +83,8 @@ class Trace {
 
   /// Returns the whole trace in Chrome's trace format, with times in microseconds.
   std::string to_json() const { return trace_json({events_json(), messages_json()}); }
-  /// Returns the spans, for trace_json.
+  /// Returns the spans and counters, for trace_json. On each track spans nest or are disjoint: times are multiples of
+  /// 1/8 us, which every reader holds exactly, and an outer span comes before the spans in it.
   std::string events_json() const;
   /// Returns the messages whose two ends are both in this trace: the arrows, and the tracks of the link directions. A
   /// message occupies its link from its send until its arrival; where two overlap, the later one is drawn after the
@@ -84,19 +96,29 @@ class Trace {
   void add_message_ends(const std::string& text);
 
  private:
+  friend class Span;
+  struct Counter {
+    std::string name;
+    Device device;
+    std::vector<std::pair<double, std::size_t>> samples = {};  ///< seconds and bytes, where they change
+  };
+  void sample_memory();
+
   Process process_;
   std::chrono::steady_clock::time_point start_;
   std::optional<Device> awaited_;
   mutable std::mutex mutex_;
   std::vector<Event> events_;
   std::vector<MessageEnd> message_ends_;
+  std::vector<Counter> counters_;
+  std::map<int, std::vector<const void*>> workers_;  ///< of each rank's track
 };
 
 /// record_send and record_use record in this thread's trace, if it has one, that a message is sent or used within the
 /// current span, after which the message is named. One that is sent outside of any span belongs to no step, and is not
-/// shown. `channel` is as in MessageEnd. `arrival` is the arrival time of the
-/// message by the thread's clock.
-void record_send(const std::string& channel);
+/// shown. `channel` and `bytes` are as in MessageEnd. `arrival` is the arrival time of the message by the thread's
+/// clock.
+void record_send(const std::string& channel, std::size_t bytes = 0);
 void record_use(const std::string& channel, double arrival);
 
 /// Returns whether this thread is within a span of the trace that it is attached to.
@@ -118,7 +140,7 @@ class Span {
   Span& operator=(const Span&) = delete;
 
  private:
-  friend void record_send(const std::string& channel);
+  friend void record_send(const std::string& channel, std::size_t bytes);
   friend bool is_in_span();
   friend class Trace;
 

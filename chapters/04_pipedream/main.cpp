@@ -149,8 +149,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   StageReplica replica = make_stage_replica(settings, plan, data.train, rank);
   run.set_up_checkpoints(*replica.layers, *replica.optimizer);  // --resume: loads both; epochs() saves both to --out
   // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of its steps.
-  const std::int64_t batches = is_by_hand(settings.pipeline) ? 1 : StepTrace::kSteps;  // from one flush to the next
-  run.show_in_trace([&] { return predicted_timeline(plan, replica.pipeline.log(), batches); });
+  run.show_in_trace([&] { return predicted_timeline(plan, replica.pipeline.log()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

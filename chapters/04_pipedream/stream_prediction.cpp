@@ -136,15 +136,13 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   return prediction;
 }
 
-std::optional<TracePrediction> predicted_timeline(const StreamPlan& plan, const ActionLog& log, std::int64_t batches) {
+std::optional<TracePrediction> predicted_timeline(const StreamPlan& plan, const ActionLog& log) {
   Costs costs = log.mean_costs();
   if (!measures_actions(plan)) {
     return std::nullopt;
   }
   costs.average = plan.reductions;
-  const std::int64_t traced = std::min<std::int64_t>(batches * plan.microbatches_per_batch, plan.schedule.microbatches);
-  const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
-  return prediction_of(schedule, simulate(schedule, costs));
+  return prediction_of(plan.schedule, costs, plan.pipelines);
 }
 
 void introduce(const Settings& settings, const StreamPlan& plan) {

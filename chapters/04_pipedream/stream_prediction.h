@@ -16,9 +16,8 @@ namespace stagecoach {
 /// time of each action. All ranks call it together.
 Prediction predicted_time(const StreamPlan& plan, const ActionLog& log);
 
-/// Returns the predicted timeline of the first `batches` batches of an epoch, or of all if there are fewer, from the
-/// costs measured so far. All ranks call it together.
-std::optional<TracePrediction> predicted_timeline(const StreamPlan& plan, const ActionLog& log, std::int64_t batches);
+/// Returns the predicted timeline of the traced steps, from the costs measured so far. All ranks call it together.
+std::optional<TracePrediction> predicted_timeline(const StreamPlan& plan, const ActionLog& log);
 
 /// Prints remarks before a training: a warning for --versions none, and with --ledger the version that each action uses
 /// and the delays, for the first micro-batches of an epoch.

@@ -1,5 +1,7 @@
 #include "chapters/06_ddp/replica.h"
 
+#include <numeric>
+
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "core/autograd/backward.h"
@@ -110,9 +112,10 @@ std::optional<TracePrediction> Replica::predicted_timeline() {
   if (!step) {
     return std::nullopt;
   }
-  return TracePrediction{.ranks = 1,  // all ranks begin a step together
-                         .events = [step = *step, ranks = rank_.world](const std::vector<double>& starts) {
-                           return predicted_events(step, ranks, starts);
+  std::vector<int> all(static_cast<std::size_t>(rank_.world));
+  std::iota(all.begin(), all.end(), 0);
+  return TracePrediction{{all}, [step = *step](const auto& ranks, const auto& steps, Trace& trace) {  // all at once
+                           add_predicted_steps(step, ranks, steps, trace);
                          }};
 }
 

@@ -28,7 +28,7 @@ TimelineBar bar_of(const Trace::Event& event) {
   const auto letter = event.label.find('F');
   const bool is_forward = letter != std::string::npos;
   return {.begin = event.start,
-          .end = event.start + event.seconds,
+          .end = event.end,
           .colour = is_forward ? kSkyBlue : kOrange,
           .label = is_forward ? event.label.substr(letter) : "",
           .mark = is_forward ? 'F' : 'B',
@@ -66,7 +66,7 @@ std::string step_timeline(const PlacedModel& model, const std::function<void()>&
   const Events host = events_of(all, 0, "action");
   double end = 0;
   for (const Trace::Event& event : all) {
-    end = std::max(end, event.start + event.seconds);
+    end = std::max(end, event.end);
   }
   const double start = host.front().start;
   TimelineChart chart{.title = "Timeline of a step, measured",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
@@ -149,6 +150,8 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, const 
 
 void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model) {
   plan.links = links_between_stages(plan, [](int rank) { return rank; });
+  plan.pipelines.assign(1, std::vector<int>(plan.schedule.ranks.size()));
+  std::iota(plan.pipelines[0].begin(), plan.pipelines[0].end(), 0);
   plan.shapes = shapes_entering(model, plan.split, images_shape(training, 1));
   int layer = 0;
   for (int s = 0; s < plan.stages(); ++s) {
@@ -199,6 +202,7 @@ Plan make_pipeline_plan(const Settings& of_pipeline, const MeshSizes& mesh, cons
   Plan plan = make_plan(of_pipeline, data, of_pipeline.pipeline.schedule, layers);
   plan.schedule = with_reductions(plan.schedule);
   plan.links = links_between_stages(plan, [&](int rank) { return rank_at({.pipeline = rank}, mesh, order); });
+  plan.pipelines = mesh_groups(MeshDirection::pipeline, mesh, order);
   plan.reduction_link = plan.world.network.among_any(mesh_groups(MeshDirection::data, mesh, order));
   return plan;
 }

@@ -40,6 +40,7 @@ struct Plan {
   std::vector<double> reductions;            ///< seconds of each stage's gradient reduction, if they are predicted
   std::vector<Link> links;                   ///< between each stage and the next one
   Link reduction_link;                       ///< of the gradients' reductions
+  std::vector<std::vector<int>> pipelines;   ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
   std::vector<std::string> notes;            ///< remarks on the schedule to print: sentences without a full stop
   Bug inject = Bug::none;                    ///< of --inject
 

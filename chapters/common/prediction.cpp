@@ -222,8 +222,7 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t 
 }
 
 std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs) {
-  return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, simulate(plan.schedule, costs)))
-                                : std::nullopt;
+  return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, costs, plan.pipelines)) : std::nullopt;
 }
 
 void explain(const Settings& settings, const Plan& plan) {

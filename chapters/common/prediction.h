@@ -31,7 +31,7 @@ Costs slowest_of(Costs measured, Communicator& group);
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
 Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps);
 
-/// Returns the timeline of one step that `costs` predict, for the trace; nothing if costs cannot be measured.
+/// Returns the timeline of the steps that `costs` predict, for the trace; nothing if costs cannot be measured.
 std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs);
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.

@@ -40,7 +40,7 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role, con
       meter_(comm, devices),
       stop_(comm),
       keep_alive_(comm, settings.world.timeout),
-      trace_(comm, settings.run.profile) {
+      trace_(comm, devices, settings.run.profile) {
   if (prints() || settings.world.transport != Transport::thread) {
     catch_interrupts();  // launchers send signals to all processes; rank 0 decides for all
   }
@@ -168,6 +168,7 @@ void Epoch::start_clock(std::int64_t steps) {
   bar_.emplace(number(), steps, run_.prints());
   run_.comm_.barrier();
   run_.meter_.start_clock();
+  run_.trace_.begin(number(), steps_done() + 1);
 }
 
 void Epoch::add_step(std::int64_t images) {

@@ -28,14 +28,14 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
   double total = 0;
   for (const Trace::Event& event : trace.events()) {
     const std::string_view category = event.category;
-    if (category == "action" || category == "communication" || event.track >= Trace::kBeside) {
-      continue;  // a stage's whole forward or backward, or a collective, whose operations and waits have rows of their
-                 // own; or a span beside the thread's own work
+    if (category == "step" || category == "action" || category == "communication" || event.track >= Trace::kBeside) {
+      continue;  // a whole step, a stage's forward or backward, or a collective, whose operations and waits have rows
+                 // of their own; or a span beside the thread's own work
     }
     Row& row = rows[{event.name, event.category}];
-    row.seconds += event.seconds;
+    row.seconds += event.seconds();
     ++row.calls;
-    total += event.seconds;
+    total += event.seconds();
   }
   std::vector<std::pair<std::pair<std::string, std::string>, Row>> sorted(rows.begin(), rows.end());
   std::sort(sorted.begin(), sorted.end(),
@@ -51,7 +51,8 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
 
 }  // namespace
 
-StepTrace::StepTrace(Communicator& comm, bool profile) : comm_(comm), profile_(profile) {
+StepTrace::StepTrace(Communicator& comm, const std::vector<Device>& devices, bool profile)
+    : comm_(comm), profile_(profile) {
   if (profile) {
     trace_->wait_for(comm.device());
   }
@@ -60,10 +61,27 @@ StepTrace::StepTrace(Communicator& comm, bool profile) : comm_(comm), profile_(p
   } else {
     trace_->attach(0);
   }
+  for (const Device device : devices) {
+    trace_->count_memory("memory of " + (devices.size() == 1 ? fmt::format("rank {}", comm.rank()) : to_string(device)),
+                         device);
+  }
+}
+
+void StepTrace::begin(std::int64_t epoch, std::int64_t number) {
+  if (trace_ != nullptr) {
+    first_ = step_ = {.start = trace_->now(), .epoch = epoch, .number = number};
+  }
 }
 
 void StepTrace::add_step() {
-  if (trace_ != nullptr && steps_ < kSteps && ++steps_ == kSteps) {
+  if (trace_ == nullptr || steps_ == kSteps) {
+    return;
+  }
+  const double now = trace_->now();
+  trace_->add(step_span(step_, comm_.rank(), now));
+  step_.start = now;
+  ++step_.number;
+  if (++steps_ == kSteps) {
     Trace::detach();
   }
 }
@@ -73,7 +91,7 @@ void StepTrace::finish(RunFolder& folder, KeepAlive& keep_alive) {
     return;
   }
   Trace::detach();
-  const std::string json = gather_trace(comm_, *trace_, predict_ ? predict_() : std::nullopt);
+  const std::string json = gather_trace(comm_, *trace_, first_, predict_ ? predict_() : std::nullopt);
   if (folder.writes()) {
     keep_alive.during([&] { folder.save_trace(json); });
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "chapters/common/run_folder.h"
 #include "core/trace.h"
@@ -22,15 +23,18 @@ class StepTrace {
   /// Returns the predicted timeline of the traced steps. All ranks call it together.
   using Predict = std::function<std::optional<TracePrediction>()>;
 
-  /// Starts recording the calling thread. With `profile`, each span waits until the device's work has ended.
-  StepTrace(Communicator& comm, bool profile);
+  /// Starts recording the calling thread, and how much memory tensors on `devices` use. With `profile`, each span waits
+  /// until the device's work has ended.
+  StepTrace(Communicator& comm, const std::vector<Device>& devices, bool profile);
   ~StepTrace() { Trace::detach(); }
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
   /// Registers `predict`, which finish() calls; its result is shown beside the trace.
   void show_beside(Predict predict) { predict_ = std::move(predict); }
-  /// Counts a step, and ends the recording after the last step to record.
+  /// Begins the first step, which is step `number` of `epoch`, both from 1.
+  void begin(std::int64_t epoch, std::int64_t number);
+  /// Ends a step and begins the next one; ends the recording after the last step to record.
   void add_step();
   /// Ends the recording, then writes the trace and prints the table. Does nothing if called again. All ranks call it;
   /// `keep_alive` is that of their run.
@@ -42,6 +46,8 @@ class StepTrace {
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // null once it is written
   Predict predict_;
   std::int64_t steps_ = 0;
+  TracedStep first_;  // of the traced steps, and the one in progress
+  TracedStep step_;
 };
 
 }  // namespace stagecoach

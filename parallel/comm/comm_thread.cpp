@@ -76,7 +76,7 @@ std::optional<CommThread::Job> CommThread::next(Clock& clock) {
 void CommThread::run(const Job& job, Communicator& comm) {
   const OnExit detach(Trace::detach);
   if (job.trace != nullptr) {
-    job.trace->attach(job.track + Trace::kBeside, [&comm] { return comm.clock().now(); });
+    job.trace->attach(job.trace->track_beside(job.track, &comm), [&comm] { return comm.clock().now(); });
   }
   const stagecoach::Span span(job.name, "communication");
   const Activity activity(job.name, job.given_in.stage, job.given_in.microbatch);

@@ -88,9 +88,9 @@ std::string GroupCommunicator::channel(int from, int to, int tag) const {
   return fmt::format("{}/{}/{}/{}", group_.name, member(from), member(to), tag);
 }
 
-void GroupCommunicator::trace_send(int to, int tag) const {
+void GroupCommunicator::trace_send(int to, int tag, std::size_t bytes) const {
   if (Trace::of_this_thread() != nullptr) {
-    record_send(channel(rank(), to, tag));
+    record_send(channel(rank(), to, tag), bytes);
   }
 }
 
@@ -131,7 +131,7 @@ GroupCommunicator::CollectiveScope::CollectiveScope(GroupCommunicator& comm, con
       recorded_(*comm.group_.recorder, event),
       span_(event.operation, "wait") {
   for (const int to : links_.to) {
-    comm.trace_send(to, kTag);
+    comm.trace_send(to, kTag, 0);
   }
 }
 

@@ -91,8 +91,8 @@ class GroupCommunicator : public Communicator {
   static CommError unexpected(const std::string& context, const std::string& wanted, const std::string& came);
 
   // For the trace of the calling thread, if it has one.
-  /// Records that this rank sends a message.
-  void trace_send(int to, int tag) const;
+  /// Records that this rank sends a message; 0 bytes: of a size that is not known.
+  void trace_send(int to, int tag, std::size_t bytes) const;
   /// Records that this rank uses a message from now on. `arrival` is when the message arrived, by this rank's clock;
   /// between processes by the wall clock, that is the end of the wait.
   void trace_use(int from, int tag, double arrival) const;

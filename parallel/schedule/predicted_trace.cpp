@@ -2,21 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <optional>
+#include <utility>
 
-#include "core/trace.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 namespace {
 
-/// Writes a simulated step, which begins at `start`, to a trace.
+/// Writes a simulated step to a trace.
 class StepWriter {
  public:
-  StepWriter(const Schedule& schedule, const Simulation& simulation, std::size_t step, double start, Trace& trace)
-      : schedule_(schedule), simulation_(simulation), step_(step), start_(start), trace_(trace), arrivals_(schedule) {
+  StepWriter(const Schedule& schedule, const Simulation& simulation, const std::vector<int>& ranks, TracedStep step,
+             Trace& trace)
+      : schedule_(schedule), simulation_(simulation), ranks_(ranks), step_(step), trace_(trace), arrivals_(schedule) {
     for_each_action(schedule, [&](std::size_t rank, std::size_t action_index, const Action& action) {
       if (is_receive(action.operation)) {
         arrivals_.at(action) = simulation.timeline[rank][action_index].arrival;
@@ -25,26 +28,67 @@ class StepWriter {
   }
 
   void write() {
-    for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      double free = 0;
-      for (std::size_t i = 0; i < schedule_.ranks[r].size(); ++i) {
-        const Action& action = schedule_.ranks[r][i];
-        const Simulation::Timed& times = simulation_.timeline[r][i];
-        if (!is_communication(action.operation) && times.start > free) {
-          add_span(rank, "wait", "wait", {free, times.start}, "wait for " + to_string(action));
-        }
-        write_action(rank, action, times);
-        if (action.operation != Operation::reduce_grad || schedule_.batch > 0) {
-          free = times.end;  // reductions at the end of a step overlap with other work
-        }
-      }
+    for (std::size_t row = 0; row < ranks_.size(); ++row) {
+      write(row);
     }
   }
 
  private:
-  void add_span(int rank, const char* name, const char* category, const Simulation::Timed& times, std::string label) {
-    trace_.add(Trace::Event{name, category, rank, start_ + times.start, times.end - times.start, std::move(label)});
+  void write(std::size_t row) {
+    const int rank = ranks_[row];
+    TracedStep step = step_;
+    double free = 0;
+    double reduced = 0;  // reductions at the end of a step overlap with other work
+    for (std::size_t i = 0; i < schedule_.ranks[row].size(); ++i) {
+      const Action& action = schedule_.ranks[row][i];
+      const Simulation::Timed& times = simulation_.timeline[row][i];
+      if (action.operation == Operation::reduce_grad && schedule_.batch == 0) {
+        add_span(rank + Trace::kBeside, name_of(action.operation), "reduction", times, to_string(action));
+        reduced = times.end;
+        continue;
+      }
+      if (!is_communication(action.operation) && times.start > free) {
+        add_span(rank, "wait", "wait", {free, times.start}, "wait for " + to_string(action));
+      }
+      write_action(rank, action, times);
+      free = times.end;
+      if (action.operation == Operation::update) {
+        end_steps(action, rank, free, step);
+      }
+    }
+    if (schedule_.batch == 0) {
+      end_step(row, free, reduced);
+    }
+  }
+
+  /// Writes the update at the end of a step, which is not listed, and the step itself.
+  void end_step(std::size_t row, double free, double reduced) {
+    const int rank = ranks_[row];
+    if (reduced > free) {
+      add_span(rank, "wait", "wait", {free, reduced}, "wait for the reductions");
+    }
+    const double end = simulation_.ends[row];
+    if (end > std::max(free, reduced)) {
+      add_span(rank, name_of(Operation::update), "update", {std::max(free, reduced), end}, "");
+    }
+    trace_.add(step_span(step_, rank, step_.start + simulation_.seconds));
+  }
+
+  /// Writes the steps that end with a listed update: all batches since the last one, of which the first has the time.
+  void end_steps(const Action& update, int rank, double end, TracedStep& step) {
+    const int batches_per_update = schedule_.microbatches_per_update(update.stage) / schedule_.batch;
+    const int first = update.microbatch * batches_per_update;
+    const int last = std::min(first + batches_per_update, ceil_div(schedule_.microbatches, schedule_.batch));
+    for (int batch = first; batch < last; ++batch) {
+      trace_.add(step_span(step, rank, step_.start + end));
+      step.start = step_.start + end;
+      ++step.number;
+    }
+  }
+
+  void add_span(int track, const char* name, const char* category, const Simulation::Timed& times, std::string label) {
+    trace_.add(
+        Trace::Event{name, category, track, step_.start + times.start, step_.start + times.end, std::move(label)});
   }
 
   void write_action(int rank, const Action& action, const Simulation::Timed& times) {
@@ -54,43 +98,65 @@ class StepWriter {
     add_span(rank, name_of(action.operation),
              is_send(action.operation)                    ? "message"
              : action.operation == Operation::reduce_grad ? "reduction"
+             : action.operation == Operation::update      ? "update"
                                                           : "action",
              times, to_string(action));
-    const double start = start_ + times.start;
+    const double start = step_.start + times.start;
     if (is_send(action.operation)) {
       trace_.add(Trace::MessageEnd{channel(receive_of(action)), true, rank, start, 0, to_string(action)});
     } else if (const auto receive =
                    is_computation(action.operation) ? receive_before(schedule_, action) : std::nullopt) {
-      trace_.add(Trace::MessageEnd{channel(*receive), false, rank, start, start_ + arrivals_.at(*receive)});
+      trace_.add(Trace::MessageEnd{channel(*receive), false, rank, start, step_.start + arrivals_.at(*receive)});
     }
   }
 
   /// Returns the channel of one message of the step.
-  std::string channel(const Action& receive) const { return fmt::format("{}/{}", step_, to_string(receive)); }
+  std::string channel(const Action& receive) const {
+    return fmt::format("{}/{}/{}", ranks_.front(), step_.number, to_string(receive));
+  }
 
   const Schedule& schedule_;
   const Simulation& simulation_;
-  std::size_t step_;
-  double start_;
+  const std::vector<int>& ranks_;  // of the world, by row of the schedule
+  TracedStep step_;
   Trace& trace_;
   MessageGrid<double> arrivals_;
 };
 
 }  // namespace
 
+Trace::Event step_span(const TracedStep& step, int track, double end) {
+  return {.name = "step",
+          .category = "step",
+          .track = track,
+          .start = step.start,
+          .end = end,
+          .label = fmt::format("step {}", step.number),
+          .args = fmt::format(R"("epoch":{},"step":{})", step.epoch, step.number)};
+}
+
 std::string predicted_trace(const Schedule& schedule, const Simulation& simulation) {
-  Trace trace;
-  StepWriter(schedule, simulation, 0, 0, trace).write();
+  Trace trace(Trace::Process::predicted);
+  std::vector<int> ranks(schedule.ranks.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  StepWriter(schedule, simulation, ranks, {}, trace).write();
   return trace.to_json();
 }
 
-std::vector<std::string> predicted_events(const Schedule& schedule, const Simulation& simulation,
-                                          const std::vector<double>& starts) {
-  Trace trace(Trace::Process::predicted);
-  for (std::size_t step = 0; step < starts.size(); ++step) {
-    StepWriter(schedule, simulation, step, starts[step], trace).write();
+void add_predicted_steps(const Schedule& schedule, const Costs& costs, const std::vector<int>& ranks,
+                         const std::vector<TracedStep>& steps, Trace& trace) {
+  Schedule of_step = schedule;
+  Simulation simulation = simulate(schedule, costs);
+  double free = 0;  // when the prediction of the step before ends
+  for (TracedStep step : steps) {
+    if (step.microbatches != of_step.microbatches) {
+      of_step = with_fewer_microbatches(schedule, std::min(step.microbatches, schedule.microbatches));
+      simulation = simulate(of_step, costs);
+    }
+    step.start = std::max(step.start, free);
+    free = step.start + simulation.seconds;
+    StepWriter(of_step, simulation, ranks, step, trace).write();
   }
-  return {trace.events_json(), trace.messages_json()};
 }
 
 }  // namespace stagecoach

@@ -271,6 +271,7 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
   double spans = 0;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     const double end = clock.update(r);
+    result.ends.push_back(end);
     result.busy.push_back(busy_seconds(schedule, costs, r, seconds));
     result.seconds = std::max(result.seconds, end);
     result.span.push_back(end - first_start(schedule.ranks[r], result.timeline[r]).value_or(end));

@@ -48,6 +48,7 @@ struct Simulation {
   double seconds = 0;                 ///< from the first action to the end of the last
   double idle = 0;                    ///< share of `seconds` in which a rank is idle, the mean over ranks
   double idle_in_span = 0;            ///< the same as a share of the ranks' spans
+  std::vector<double> ends;           ///< when each rank ends its last action, reduction or update
   std::vector<double> busy;           ///< seconds of work of each rank
   std::vector<double> span;           ///< seconds from each rank's first computation to its last action
   std::vector<int> peak_activations;  ///< per rank: (stage, micro-batch) pairs between F and the end of B or W

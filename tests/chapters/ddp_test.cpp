@@ -195,7 +195,7 @@ TEST_F(Ddp, TellsWhatTravelsBesideTheBackward) {
       tracks.insert(event["tid"].get<int>());
     }
   }
-  EXPECT_EQ(tracks, (std::set<int>{1000, 1001, 1002, 1003}));
+  EXPECT_EQ(tracks, (std::set<int>{1001, 1002, 1003, 1004}));
 }
 
 TEST_F(Ddp, ExplainsTheModes) {

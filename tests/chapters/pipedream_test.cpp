@@ -61,7 +61,7 @@ TEST_F(PipedreamProgram, WritesVersionsAndPredictionsBesideTheEpochs) {
   }
   const Json trace = Json::parse(bytes("run/trace.json"));
   EXPECT_TRUE(std::any_of(trace["traceEvents"].begin(), trace["traceEvents"].end(), [](const Json& event) {
-    return event["name"] == "2U0" && event["args"]["operation"] == "optimizer" && event["tid"] == 2;
+    return event["name"] == "2U0" && event["args"]["operation"] == "optimizer" && event["tid"] == 3;
   }));
 }
 

@@ -108,8 +108,8 @@ TEST_F(Processes, TracesOfAllRanksShareOneClock) {
   // send to the next rank and backwards to the one before, so that a clock that is ahead shows, and one that is behind.
   std::map<std::pair<std::string, int>, std::vector<Json>> actions;  // by name and rank
   for (const Json& event : trace["traceEvents"]) {
-    if (event["cat"] == "action" && event["pid"] == 0) {  // of the run, not of its prediction
-      actions[{event["args"]["operation"], event["tid"]}].push_back(event);
+    if (event["cat"] == "action" && event["pid"] == 1) {  // of the run, not of its prediction
+      actions[{event["args"]["operation"], event["tid"].get<int>() - 1}].push_back(event);
     }
   }
   const auto expect_in_order = [&](const std::string& name, int from, int to) {

@@ -70,9 +70,13 @@ TEST_F(Traces, ShowTheRunAndItsPrediction) {
     EXPECT_EQ(process.begun.size(), 4U * 4 * 3 * 2) << "steps, micro-batches, borders and directions";
     expect_names(process, {"0F0 action", "3B0 action", "0SEND_F0 message", "0SEND_F0 link"});
   }
-  EXPECT_EQ(processes.at(0).steps, processes.at(1).steps) << "a predicted step begins when the measured one began";
-  expect_names(processes.at(0), {"receive wait", "send wait", "optimizer update", "conv2d forward"});
-  expect_names(processes.at(1), {"wait for 1F0 wait"});
+  EXPECT_EQ(processes.at(1).steps[0], processes.at(2).steps[0])
+      << "a predicted step begins when the measured one began";
+  for (std::size_t i = 1; i < 4; ++i) {
+    EXPECT_GE(processes.at(2).steps[i], processes.at(1).steps[i]) << "or later, if the one before lasts longer";
+  }
+  expect_names(processes.at(1), {"receive wait", "send wait", "optimizer update", "conv2d forward"});
+  expect_names(processes.at(2), {"wait for 1F0 wait"});
 }
 
 TEST_F(Traces, ShowWhatIsSentByHand) {
@@ -94,7 +98,7 @@ TEST_F(Traces, ShowWhatIsSentByHand) {
                 (Tracks{"rank 0", "rank 1", "rank 2", "link 0 -> 1", "link 1 -> 0", "link 1 -> 2", "link 2 -> 1"}));
       EXPECT_EQ(process.begun.size(), 2 * microbatches * 2 * 2) << "steps, micro-batches, borders and directions";
     }
-    expect_names(processes.at(0), {"0F0 link", "1B0 link", "receive wait", "send wait"});
+    expect_names(processes.at(1), {"0F0 link", "1B0 link", "receive wait", "send wait"});
   }
 }
 
@@ -113,18 +117,18 @@ TEST_F(Traces, ShowEachModeOfDataParallelismAndItsPrediction) {
     const TracedProcesses processes =
         trace_of(kCh06, {"--mode", mode, "--microbatches", mode == "replicate" ? "1" : "2"});
     ASSERT_EQ(processes.size(), 2U) << "measured and predicted";
-    EXPECT_EQ(processes.at(1).tracks, (Tracks{"rank 0", "rank 1", "beside rank 0", "beside rank 1"}));
+    EXPECT_EQ(processes.at(2).tracks, (Tracks{"rank 0", "rank 1", "beside rank 0", "beside rank 1"}));
     Tracks measured{"rank 0", "rank 1", "link 0 -> 1", "link 1 -> 0"};
     if (mode == "parameter" || mode == "buckets") {
       measured.insert({"beside rank 0", "beside rank 1"});
     } else {  // waits for its collectives; beside a long backward nothing may be left to wait for
-      expect_names(processes.at(1), {"wait for update wait"});
+      expect_names(processes.at(2), {"wait for update wait"});
     }
-    EXPECT_EQ(processes.at(0).tracks, measured);
-    EXPECT_EQ(processes.at(0).steps.size(), 4U) << "of two ranks";
-    expect_names(processes.at(0), expected);
-    expect_names(processes.at(0), {"0F0 action", "0B0 action"});
-    expect_names(processes.at(1), {"forward action", "backward action", "update update"});
+    EXPECT_EQ(processes.at(1).tracks, measured);
+    EXPECT_EQ(processes.at(1).steps.size(), 4U) << "of two ranks";
+    expect_names(processes.at(1), expected);
+    expect_names(processes.at(1), {"0F0 action", "0B0 action"});
+    expect_names(processes.at(2), {"forward action", "backward action", "update update"});
   }
 }
 

@@ -55,9 +55,9 @@ TEST_F(TraceTest, ASpanHasItsNameCategoryTrackAndTime) {
   EXPECT_STREQ(event.name, "work");
   EXPECT_STREQ(event.category, "forward");
   EXPECT_EQ(event.track, 3);
-  EXPECT_GE(event.seconds, 0.002);
+  EXPECT_GE(event.seconds(), 0.002);
   EXPECT_GE(event.start, before);
-  EXPECT_LE(event.start + event.seconds, after);
+  EXPECT_LE(event.end, after);
 }
 
 // An inner span is within its outer one, as the viewer needs it, and ends first.
@@ -72,9 +72,9 @@ TEST_F(TraceTest, SpansNest) {
   const auto events = trace_.events();
   for (const std::size_t inner : {0U, 1U}) {
     EXPECT_GE(events[inner].start, events[2].start);
-    EXPECT_LE(events[inner].start + events[inner].seconds, events[2].start + events[2].seconds);
+    EXPECT_LE(events[inner].end, events[2].end);
   }
-  EXPECT_LE(events[0].start + events[0].seconds, events[1].start);
+  EXPECT_LE(events[0].end, events[1].start);
 }
 
 TEST_F(TraceTest, ASpanOpenWhenTheTraceIsDetachedIsNotRecorded) {
@@ -146,25 +146,26 @@ TEST_F(TraceTest, OperationsAreSpans) {
 }
 
 TEST_F(TraceTest, JsonIsChromesFormat) {
-  trace_.add(Trace::Event{"conv2d", "forward", 0, 0.001, 0.0000025});
-  trace_.add(Trace::Event{"forward", "action", 12, 1.5, 0, "1F3"});
-  trace_.add(Trace::MessageEnd{"a/0/1/7", true, 0, 0.001, 0, "0SEND_F3"});
+  trace_.add(Trace::Event{"conv2d", "forward", 0, 0.001, 0.0010025});
+  trace_.add(Trace::Event{"forward", "action", 12, 1.5, 1.5, "1F3", R"("more":1)"});
+  trace_.add(Trace::MessageEnd{"a/0/1/7", true, 0, 0.001, 0, "0SEND_F3", 96});
   trace_.add(Trace::MessageEnd{"a/0/1/7", false, 12, 1.5, 0.5});
-  EXPECT_EQ(
-      trace_.to_json(),
-      "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-      "{\"name\":\"conv2d\",\"cat\":\"forward\",\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":1000.000,\"dur\":2.500},\n"
-      "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"rank 0\"}},\n"
-      "{\"name\":\"1F3\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":0,\"tid\":12,\"ts\":1500000.000,\"dur\":0.000,"
-      "\"args\":{\"operation\":\"forward\"}},\n"
-      "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":12,\"args\":{\"name\":\"rank 12\"}},\n"
-      "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":1000012,\"args\":{\"name\":\"link 0 -> 12\"}},\n"
-      "{\"name\":\"0SEND_F3\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":0,\"tid\":1000012,\"ts\":1000.000,"
-      "\"dur\":499000.000},\n"
-      "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"s\",\"id\":0,\"pid\":0,\"tid\":0,\"ts\":1000.000},\n"
-      "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"f\",\"bp\":\"e\",\"id\":0,\"pid\":0,\"tid\":12,\"ts\":"
-      "1500000.000}\n"
-      "]}\n");
+  EXPECT_EQ(trace_.to_json(), R"({"displayTimeUnit":"ms","traceEvents":[
+{"name":"process_name","ph":"M","pid":1,"tid":1,"args":{"name":"measured"}},
+{"name":"process_sort_index","ph":"M","pid":1,"tid":1,"args":{"sort_index":1}},
+{"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"rank 0"}},
+{"name":"thread_sort_index","ph":"M","pid":1,"tid":1,"args":{"sort_index":0}},
+{"name":"conv2d","cat":"forward","ph":"X","pid":1,"tid":1,"ts":1000.000,"dur":2.500},
+{"name":"thread_name","ph":"M","pid":1,"tid":13,"args":{"name":"rank 12"}},
+{"name":"thread_sort_index","ph":"M","pid":1,"tid":13,"args":{"sort_index":120}},
+{"name":"1F3","cat":"action","ph":"X","pid":1,"tid":13,"ts":1500000.000,"dur":0.000,"args":{"operation":"forward","more":1}},
+{"name":"thread_name","ph":"M","pid":1,"tid":1000012,"args":{"name":"link 0 -> 12"}},
+{"name":"thread_sort_index","ph":"M","pid":1,"tid":1000012,"args":{"sort_index":1000012}},
+{"name":"0SEND_F3","cat":"link","ph":"X","pid":1,"tid":1000012,"ts":1000.000,"dur":499000.000,"args":{"bytes":96}},
+{"name":"message","cat":"message","ph":"s","id":0,"pid":1,"tid":1,"ts":1000.000},
+{"name":"message","cat":"message","ph":"f","bp":"e","id":0,"pid":1,"tid":13,"ts":1500000.000}
+]}
+)");
 }
 
 TEST_F(TraceTest, MessagesOfOneLinkFollowEachOther) {
@@ -175,7 +176,7 @@ TEST_F(TraceTest, MessagesOfOneLinkFollowEachOther) {
   }
   trace_.add(Trace::MessageEnd{"c", true, 0, 1, 0, "0SEND_F2"});  // not used: neither an arrow nor a span
   const std::string json = trace_.messages_json();
-  EXPECT_NE(json.find("\"0SEND_F1\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":0,\"tid\":1000001,\"ts\":1000000.000,"
+  EXPECT_NE(json.find("\"0SEND_F1\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":1,\"tid\":1000001,\"ts\":1000000.000,"
                       "\"dur\":1000000.000}"),
             std::string::npos)
       << json;
@@ -186,7 +187,7 @@ TEST_F(TraceTest, MessagesOfOneLinkFollowEachOther) {
 
 // So traces of processes are brought together.
 TEST_F(TraceTest, EndsOfMessagesSurviveAsText) {
-  trace_.add(Trace::MessageEnd{"a/0/1/7", true, 0, 0.1, 0, "0SEND_F3"});
+  trace_.add(Trace::MessageEnd{"a/0/1/7", true, 0, 0.1, 0, "0SEND_F3", 96});
   trace_.add(Trace::MessageEnd{"a/0/1/7", false, 2, 1.0 / 3, 0.25});
   Trace other;
   other.add_message_ends(trace_.message_ends_text());
@@ -200,7 +201,7 @@ TEST_F(TraceTest, MessagesOfOneChannelAreUsedInTheOrderOfTheSends) {
   }
   trace_.add(Trace::MessageEnd{"a", true, 0, 4, 0, "not used"});
   const std::string json = trace_.messages_json();
-  for (const char* part : {"\"to be used\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":0,\"tid\":1000001,\"ts\":1000000.000,"
+  for (const char* part : {"\"to be used\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":1,\"tid\":1000001,\"ts\":1000000.000,"
                            "\"dur\":1000000.000}",
                            "\"ts\":2000000.000,\"dur\":1000000.000}", "\"id\":0,", "\"id\":1,"}) {
     EXPECT_NE(json.find(part), std::string::npos) << part << " is not in: " << json;
@@ -238,16 +239,69 @@ TEST_F(TraceTest, APredictionIsAProcessOfItsOwn) {
   predicted.add(Trace::MessageEnd{"a/0/1/7", true, 0, 1, 0, "0SEND_F0"});
   predicted.add(Trace::MessageEnd{"a/0/1/7", false, 1, 2, 2});
   const std::string json = predicted.to_json();
-  EXPECT_NE(json.find("\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"predicted\"}"),
+  EXPECT_NE(json.find("\"name\":\"process_name\",\"ph\":\"M\",\"pid\":2,\"tid\":1,\"args\":{\"name\":\"predicted\"}"),
             std::string::npos)
       << json;
-  EXPECT_NE(json.find("\"0F0\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":1,"), std::string::npos);
+  EXPECT_NE(json.find("\"0F0\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":2,"), std::string::npos);
   EXPECT_NE(json.find("\"cat\":\"predicted message\",\"ph\":\"s\""), std::string::npos)
       << "its arrows do not end in the run";
 }
 
-TEST_F(TraceTest, JsonOfNoEventsIsAnEmptyList) {
-  EXPECT_EQ(trace_.to_json(), "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}\n");
+// Begins and ends are on one grid, and an outer span comes first, though it is recorded last.
+TEST_F(TraceTest, SpansThatTouchDoNotCross) {
+  constexpr double kTick = 1.25e-7;
+  const double middle = 0.1234561 + 0.4 * kTick;
+  trace_.add(Trace::Event{"first", "test", 0, 0.1234561, middle});
+  trace_.add(Trace::Event{"second", "test", 0, middle, 0.1234568});
+  trace_.add(Trace::Event{"outer", "test", 0, 0.1234561, 0.1234568});
+  const std::string json = trace_.events_json();
+  const auto at = [&](const std::string& line) { return json.find(line); };
+  const std::size_t outer = at(R"("outer","cat":"test","ph":"X","pid":1,"tid":1,"ts":123456.125,"dur":0.625})");
+  const std::size_t second = at(R"("second","cat":"test","ph":"X","pid":1,"tid":1,"ts":123456.125,"dur":0.625})");
+  const std::size_t first = at(R"("first","cat":"test","ph":"X","pid":1,"tid":1,"ts":123456.125,"dur":0.000})");
+  ASSERT_NE(first, std::string::npos) << json;
+  ASSERT_NE(second, std::string::npos) << json;
+  EXPECT_LT(outer, second);
+}
+
+TEST_F(TraceTest, ThreadsBesideARankHaveTracksOfTheirOwn) {
+  const int workers[2] = {};
+  for (const int again : {0, 1}) {
+    EXPECT_EQ(trace_.track_beside(3, &workers[0]), 3 + Trace::kBeside) << again;
+    EXPECT_EQ(trace_.track_beside(3, &workers[1]), 3 + 2 * Trace::kBeside) << again;
+    EXPECT_EQ(trace_.track_beside(4, &workers[1]), 4 + Trace::kBeside) << again;
+  }
+  trace_.add(Trace::Event{"sum", "communication", 3 + 2 * Trace::kBeside, 0, 1});
+  EXPECT_NE(trace_.events_json().find("beside rank 3 (2)"), std::string::npos);
+}
+
+TEST_F(TraceTest, MemoryIsCountedAtTheBordersOfOutermostSpans) {
+  trace_.count_memory("memory of rank 2", Device{});
+  trace_.attach(2);
+  Tensor kept;
+  {
+    const Span outer("forward", "action");
+    const Span inner("relu", "forward");
+    kept = Tensor::full({1024}, 1, DType::float32);
+  }
+  {
+    const Span again("backward", "action");  // nothing has changed
+  }
+  Trace::detach();
+  const std::string json = trace_.events_json();
+  std::vector<long> bytes;
+  for (std::size_t found = 0; (found = json.find(R"({"bytes":)", found)) != std::string::npos; ++found) {
+    bytes.push_back(std::stol(json.substr(found + 9)));
+  }
+  ASSERT_EQ(bytes.size(), 2U) << json;
+  EXPECT_EQ(bytes[1] - bytes[0], 4096);
+  EXPECT_NE(json.find(R"({"name":"memory of rank 2","ph":"C","pid":1,)"), std::string::npos);
+}
+
+TEST_F(TraceTest, JsonOfNoEventsHasTheNameOfTheProcess) {
+  EXPECT_NE(trace_.to_json().find(R"("traceEvents":[
+{"name":"process_name")"),
+            std::string::npos);
 }
 
 }  // namespace

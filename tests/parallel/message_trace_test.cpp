@@ -78,7 +78,7 @@ TEST(MessageTrace, HasEverySendAndTheWaitsOfBothSides) {
     }
   });
   EXPECT_EQ(traced.links, (std::map<std::string, Names>{{"link 0 -> 1", {"0F0"}}, {"link 1 -> 0", {"1F0"}}}));
-  EXPECT_EQ(traced.arrows, (std::vector<std::pair<int, int>>{{0, 1}, {1, 0}}));
+  EXPECT_EQ(traced.arrows, (std::vector<std::pair<int, int>>{{1, 2}, {2, 1}}));
   EXPECT_TRUE(traced.waits.contains("rank 0 send"));
   EXPECT_TRUE(traced.waits.contains("rank 0 receive"));
   EXPECT_TRUE(traced.waits.contains("rank 1 send"));
@@ -138,7 +138,7 @@ TEST(MessageTrace, ShowsWhatTheSecondThreadSends) {
   });
   EXPECT_EQ(traced.links,
             (std::map<std::string, Names>{{"link 0 -> 1", {"all_reduce"}}, {"link 1 -> 0", {"all_reduce"}}}));
-  EXPECT_EQ(traced.arrows, (std::vector<std::pair<int, int>>{{1000, 1001}, {1001, 1000}}));
+  EXPECT_EQ(traced.arrows, (std::vector<std::pair<int, int>>{{1001, 1002}, {1002, 1001}}));
   EXPECT_TRUE(traced.waits.contains("beside rank 0 all_reduce"));
 }
 

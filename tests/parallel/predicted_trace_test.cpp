@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/trace.h"
 #include "parallel/schedule/lower.h"
@@ -22,7 +23,7 @@ TEST(PredictedTrace, HasEveryActionOnItsTrack) {
   const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const std::string trace = predicted_trace(schedule, simulate(schedule, Costs::uniform(2, 1, 1, 1)));
   EXPECT_EQ(trace.rfind("{\"displayTimeUnit\"", 0), 0U);
-  EXPECT_NE(trace.find("\"name\":\"1B1\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":0,\"tid\":1,"
+  EXPECT_NE(trace.find("\"name\":\"1B1\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":2,\"tid\":2,"
                        "\"ts\":5000000.000,\"dur\":2000000.000,\"args\":{\"operation\":\"backward\"}}"),
             std::string::npos)
       << trace;
@@ -67,16 +68,21 @@ TEST(PredictedTrace, AMessageIsOnItsLinkUntilItArrives) {
   EXPECT_EQ(links, 2);
 }
 
+/// Returns the events of the prediction of `steps` for `ranks`.
+Json predicted(const Schedule& schedule, const Costs& costs, const std::vector<int>& ranks,
+               const std::vector<TracedStep>& steps) {
+  Trace trace(Trace::Process::predicted);
+  add_predicted_steps(schedule, costs, ranks, steps, trace);
+  return Json::parse(trace.to_json())["traceEvents"];
+}
+
 TEST(PredictedTrace, BesideARunEachStepBeginsWithTheRuns) {
   const Schedule schedule = lower(make_schedule("gpipe", 2, 3));
-  const Json trace = Json::parse(trace_json(predicted_events(schedule, simulate(schedule, slow_link()), {0.5, 40})));
   std::set<double> starts;
   std::multiset<std::uint64_t> begun;
   std::multiset<std::uint64_t> ended;
-  for (const Json& event : trace["traceEvents"]) {
-    if (event["ph"] != "M") {
-      EXPECT_EQ(event["pid"], 1) << event;
-    }
+  for (const Json& event : predicted(schedule, slow_link(), {0, 1}, {{0.5, 1, 1, 3}, {40, 1, 2, 3}})) {
+    EXPECT_EQ(event["pid"], 2) << event;
     if (event["name"] == "0F0") {
       starts.insert(event["ts"].get<double>());
     } else if (event["ph"] == "s" || event["ph"] == "f") {
@@ -87,6 +93,47 @@ TEST(PredictedTrace, BesideARunEachStepBeginsWithTheRuns) {
   EXPECT_EQ(begun, ended);
   EXPECT_EQ(begun.size(), 2U * 3 * 2) << "steps, micro-batches and directions";
   EXPECT_EQ(std::set<std::uint64_t>(begun.begin(), begun.end()).size(), begun.size()) << "no arrow joins two steps";
+}
+
+/// Returns "track start+duration", in seconds, of each event with that name.
+std::multiset<std::string> times_of(const Json& events, const std::string& name) {
+  std::multiset<std::string> times;
+  for (const Json& event : events) {
+    if (event["name"] == name) {
+      times.insert(event["tid"].dump() + " " + std::to_string(event["ts"].get<int>() / 1000000) + "+" +
+                   std::to_string(event["dur"].get<int>() / 1000000));
+    }
+  }
+  return times;
+}
+using Times = std::multiset<std::string>;
+
+// One that lasts longer than the measured one stays whole, and the next one follows it.
+TEST(PredictedTrace, StepsDoNotOverlap) {
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 1));
+  Costs costs = Costs::uniform(2, 1, 1, 1);  // a step takes 6 s and the update
+  costs.update = {1, 2};
+  const Json events = predicted(schedule, costs, {0, 1}, {{0, 2, 8, 1}, {3, 2, 9, 1}, {20, 2, 10, 1}});
+  EXPECT_EQ(times_of(events, "0F0"), (Times{"1 0+1", "1 7+1", "1 20+1"}));
+  EXPECT_EQ(times_of(events, "optimizer"), (Times{"1 6+1", "1 13+1", "1 26+1", "2 4+2", "2 11+2", "2 24+2"}));
+  EXPECT_EQ(times_of(events, "step 9"), (Times{"1 7+7", "2 7+7"}));
+}
+
+TEST(PredictedTrace, IsOnTheRanksThatRunTheSchedule) {
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
+  const Json events = predicted(schedule, Costs::uniform(2, 1, 1, 1), {1, 5}, {{0, 1, 1, 2}, {20, 1, 2, 1}});
+  EXPECT_EQ(times_of(events, "1F0"), (Times{"6 1+1", "6 21+1"}));
+  EXPECT_EQ(times_of(events, "0F1"), (Times{"2 1+1"})) << "the second step has one micro-batch";
+}
+
+// At the end of a step they overlap with other work, so they have a track of their own.
+TEST(PredictedTrace, ReductionsAreBesideTheirRank) {
+  const Schedule schedule = with_reductions(lower(make_schedule("gpipe", 1, 1)));
+  Costs costs = Costs::uniform(1, 1, 1, 1);
+  costs.average = {4};
+  const Json events = predicted(schedule, costs, {0}, {{0, 1, 1, 1}});
+  EXPECT_EQ(times_of(events, "0REDUCE_GRAD"), (Times{"1001 3+4"}));
+  EXPECT_EQ(times_of(events, "wait for the reductions"), (Times{"1 3+4"}));
 }
 
 }  // namespace

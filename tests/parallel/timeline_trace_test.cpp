@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/trace.h"
 
@@ -27,40 +28,49 @@ Timeline step() {
           .seconds = 8};
 }
 
+/// Returns the events of the prediction of `steps`.
+Json predicted(const std::vector<int>& ranks, const std::vector<TracedStep>& steps) {
+  Trace trace(Trace::Process::predicted);
+  add_predicted_steps(step(), ranks, steps, trace);
+  return Json::parse(trace.to_json())["traceEvents"];
+}
+
 TEST(TimelineTrace, ShowsWorkWaitsAndCommunicationOfEachRank) {
-  const Json trace = Json::parse(trace_json(predicted_events(step(), 2, {11})));
+  const Json trace = predicted({0, 1}, {{11}});
   std::map<std::string, std::string> times;  // in seconds, by track and name
-  for (const Json& event : trace["traceEvents"]) {
-    EXPECT_TRUE(event["pid"] == 1 || event["args"]["name"] == "measured") << event;
+  for (const Json& event : trace) {
+    EXPECT_EQ(event["pid"], 2) << event;
     if (event["ph"] == "X") {
       times[event["tid"].dump() + " " + event["name"].get<std::string>()] =
           std::to_string(event["ts"].get<int>() / 1000000) + "+" + std::to_string(event["dur"].get<int>() / 1000000);
     }
   }
-  EXPECT_EQ(times, (std::map<std::string, std::string>{{"0 wait for forward", "10+1"},
-                                                       {"0 forward", "11+1"},
-                                                       {"0 backward", "12+2"},
-                                                       {"0 wait for update", "14+3"},
-                                                       {"0 update", "17+1"},
-                                                       {"1 wait for forward", "10+1"},
+  EXPECT_EQ(times, (std::map<std::string, std::string>{{"1 wait for forward", "10+1"},
                                                        {"1 forward", "11+1"},
                                                        {"1 backward", "12+2"},
-                                                       {"1 wait for the end of the step", "14+4"},
-                                                       {"1000 copy model", "10+1"},
-                                                       {"1000 gather gradients", "14+3"},
+                                                       {"1 wait for update", "14+3"},
+                                                       {"1 update", "17+1"},
+                                                       {"2 wait for forward", "10+1"},
+                                                       {"2 forward", "11+1"},
+                                                       {"2 backward", "12+2"},
+                                                       {"2 wait for the end of the step", "14+4"},
+                                                       {"1 step 1", "10+8"},
+                                                       {"2 step 1", "10+8"},
                                                        {"1001 copy model", "10+1"},
-                                                       {"1001 gather gradients", "14+3"}}));
+                                                       {"1001 gather gradients", "14+3"},
+                                                       {"1002 copy model", "10+1"},
+                                                       {"1002 gather gradients", "14+3"}}));
 }
 
-TEST(TimelineTrace, EachStepBeginsWithTheRuns) {
-  const Json trace = Json::parse(trace_json(predicted_events(step(), 1, {3, 20})));
+TEST(TimelineTrace, EachStepBeginsWithTheRunsUnlessTheOneBeforeLastsLonger) {
+  const Json trace = predicted({0}, {{3}, {6, 1, 2}, {20, 1, 3}});
   std::set<double> forwards;
-  for (const Json& event : trace["traceEvents"]) {
+  for (const Json& event : trace) {
     if (event["name"] == "forward") {
       forwards.insert(event["ts"].get<double>());
     }
   }
-  EXPECT_EQ(forwards, (std::set<double>{3e6, 20e6}));
+  EXPECT_EQ(forwards, (std::set<double>{3e6, 11e6, 20e6}));
 }
 
 }  // namespace

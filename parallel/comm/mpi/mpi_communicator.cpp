@@ -171,7 +171,7 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_here("send", tensor);
   count_message(to, bytes_of(tensor));
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  trace_send(to, tag);
+  trace_send(to, tag, tensor.bytes());
   const auto sent = start_send("send", tensor.detach(), to, tag);
   const auto end = [this, sent, number] {
     sent->end();

@@ -98,7 +98,7 @@ PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) 
   require_here("send", tensor);
   count_message(to, bytes_of(tensor));
   const auto event = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  trace_send(to, tag);
+  trace_send(to, tag, tensor.bytes());
   const auto sent =
       std::make_shared<Message>(start(PointToPointBackend::Move::Direction::out, tensor.detach(), to, tag));
   outbox_.push_back(sent);

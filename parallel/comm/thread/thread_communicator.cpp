@@ -27,7 +27,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   require_here("send", tensor);
   count_message(to, bytes_of(tensor));
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  trace_send(to, tag);
+  trace_send(to, tag, tensor.bytes());
   const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), link_to(to));
   const auto wait = [this, sent, number, to, tag, work = current_work()] {
     const Span span("send", "wait");
