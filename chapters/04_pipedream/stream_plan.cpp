@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
-#include "chapters/04_pipedream/plan_file.h"
 #include "chapters/common/open.h"
 #include "core/throw_if.h"
 #include "datasets/shares.h"
-#include "parallel/launch/launch_environment.h"
 #include "parallel/pipeline/partition.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
@@ -18,40 +15,19 @@ namespace stagecoach {
 namespace {
 
 /// Decides which layers and how many ranks each stage has.
-Partition choose_stages(const Settings& settings, const Sequential& model, const World& world,
-                        const std::vector<LayerProfile>& profile) {
+Partition choose_stages(const Settings& settings, const StreamPlan& plan) {
   if (settings.pipeline.balance == Balance::pipedream && settings.pipeline.split.empty()) {
-    return partition(layer_costs(profile, recompute_of(settings.pipeline)), settings.world.ranks,
-                     world.network.among_first(settings.world.ranks));
+    return partition(layer_costs(plan.profile, plan.recompute), settings.world.ranks,
+                     plan.world.network.among_first(settings.world.ranks));
   }
   const std::vector<int> replicas = replicas_of(settings);
-  return {split_of(settings.pipeline, model, Schedule{contiguous_placement(replicas)}, profile), replicas, 0};
-}
-
-/// Returns whether the layers must be measured, to choose the stages or to show the costs.
-bool needs_profile(const Settings& settings) {
-  const bool by_time = settings.pipeline.split.empty() &&
-                       (settings.pipeline.balance == Balance::time || settings.pipeline.balance == Balance::pipedream);
-  return by_time || !settings.pipeline.save_plan.empty() || (settings.run.explain && settings.run.profile);
-}
-
-/// Returns the layers' profile, read from --plan or measured. With --plan, and no other option for the stages, also
-/// returns the stages.
-PlanFile measured_layers(const Settings& settings, const World& world, const Dataset& data, Sequential& model) {
-  if (!settings.pipeline.plan.empty()) {
-    return read_plan(settings.pipeline.plan, settings, model);
-  }
-  PlanFile measured;
-  if (needs_profile(settings)) {
-    measured.layers = measure_layers(settings.training, world, data, model);
-  }
-  return measured;
+  return {split_of(settings.pipeline, *plan.model, Schedule{contiguous_placement(replicas)}, plan.profile), replicas, 0};
 }
 
 /// Returns the seconds that one update of each stage spends on averaging gradients: a ring all-reduce per parameter.
-std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& model) {
+std::vector<double> averaging_seconds(const StreamPlan& plan) {
   std::vector<double> seconds;
-  for (const auto& stage : stages_of(model, plan.split)) {
+  for (const auto& stage : stages_of(*plan.model, plan.split)) {
     const int number = static_cast<int>(seconds.size());
     const int replicas = plan.schedule.replicas_of(number);
     const int first = plan.schedule.rank_of(number, 0);
@@ -91,10 +67,8 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.batch_size = settings.training.batch_size;
   plan.microbatches_per_batch = static_cast<int>(settings.training.microbatches);
   plan.receives = receives_of(settings.pipeline);
-  const auto model = make_model_of(settings.training, data);
-  PlanFile measured = measured_layers(settings, plan.world, data, *model);
-  Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
-                                                   : std::move(measured.stages);
+  set_model(plan, planned_model(settings, plan.world, data));
+  const Partition stages = choose_stages(settings, plan);
   throw_if<UsageError>(
       is_by_hand(settings.pipeline) &&
           std::any_of(stages.replicas.begin(), stages.replicas.end(), [](int n) { return n > 1; }),
@@ -104,17 +78,9 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.schedule = lower_for(
       settings.pipeline, pipedream_schedule(stages.replicas, microbatches, plan.microbatches_per_batch, plan.versions));
   plan.split = stages.split;
-  if (stages.seconds > 0) {  // a plan's file may be of a run with another link, or without --recompute
-    stages.seconds = slowest_part(layer_costs(measured.layers, plan.recompute), stages.split, stages.replicas,
-                                  plan.world.network.among_first(settings.world.ranks));
-  }
   plan.seconds = stages.seconds;
-  plan.profile = std::move(measured.layers);
-  place_layers(plan, settings.training, *model);
-  plan.reductions = averaging_seconds(plan, *model);
-  if (!settings.pipeline.save_plan.empty() && is_rank_zero()) {
-    save_plan(settings.pipeline.save_plan, settings, *model, {plan.profile, std::move(stages)});
-  }
+  place_layers(plan, settings.training);
+  plan.reductions = averaging_seconds(plan);
   return plan;
 }
 

@@ -28,8 +28,8 @@ struct StreamPlan : Plan {
   Schedule schedule_for(std::size_t micro_batches) const;
 };
 
-/// Returns the plan for the flags --versions, --ranks, --replicas, --split, --balance and --plan, and writes it to the
-/// file of --save-plan. Throws UsageError, which says what is possible, for an impossible combination.
+/// Returns the plan for the flags --versions, --ranks, --replicas, --split and --balance. Throws UsageError, which says
+/// what is possible, for an impossible combination.
 StreamPlan make_stream_plan(const Settings& settings, const Dataset& data);
 
 /// Returns the role of rank `rank`: it saves what the first replica of its stage saves. Replicas of the last stage

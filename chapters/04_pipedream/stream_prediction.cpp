@@ -97,8 +97,8 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
                                settings.run.profile ? "s" : "units"));
   fmt::print(
       "\nWritten to {}: schedule.csv, schedule_lowered.csv, ledger.csv, schedule.svg, schedule_trace.json, "
-      "prediction.json\n",
-      printable(folder.string()));
+      "prediction.json{}\n",
+      printable(folder.string()), settings.run.profile ? ", profile.json" : "");
 }
 
 /// Returns the number of actions whose times are measured one by one.
@@ -168,7 +168,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Simulation epoch = simulate(plan.schedule, costs);
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) per epoch, {} per update; {} stage(s) on {} rank(s)\n",
-             settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches,
+             plan.model_name, name_of(settings.pipeline.versions), plan.schedule.microbatches,
              plan.microbatches_per_batch, plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {
@@ -176,10 +176,9 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   }
   fmt::print("\nSchedule of the first {} micro-batches, one line per rank\n{}", shown.microbatches,
              to_text(settings.run.lowered ? shown : computations_of(shown)));
-  fmt::print(
-      "\nTimeline, {}\n{}",
-      measured ? "with the times that the layers took here" : "where " + unit_text(plan, "1 per rank of its stage,"),
-      draw_text(shown, beginning, standard_output(), ledger));
+  fmt::print("\nTimeline, {}\n{}",
+             measured ? measured_times(settings) : "where " + unit_text(plan, "1 per rank of its stage,"),
+             draw_text(shown, beginning, standard_output(), ledger));
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);
@@ -190,6 +189,9 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   print_messages(plan, micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0]);
   if (measured) {
     print_memory(settings, plan, of_epoch);
+  }
+  for (const std::string& note : plan.notes) {
+    fmt::print("\nnote: {}\n", printable(note));
   }
   if (settings.run.ledger) {
     print_ledger(plan);

@@ -163,12 +163,12 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
 }
 
 /// Prints the traffic of a step's gradient sums, as a ring over the pipelines.
-void print_gradient_sums(const Settings& settings, const Topology& topology, const Dataset& data) {
+void print_gradient_sums(const Topology& topology) {
   const Plan& plan = *topology.pipeline;
   const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // bytes sent per byte of gradients
   fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
              topology.mesh.data, "rank", "sums", "MiB", "MiB sent");
-  const auto bytes = gradient_bytes(plan, *make_model_of(settings.training, data));
+  const auto bytes = gradient_bytes(plan);
   const auto ranks = reduction_traffic(plan.schedule, bytes);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     fmt::print("  {:<12} {:>9} {:>11.3f} {:>11.3f}\n", r, ranks[r].reductions, ranks[r].bytes / kMiB,
@@ -185,7 +185,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
         "backward is done\n",
         topology.mesh.data, topology.mesh.pipeline);
     explain(topology.of_pipeline, *topology.pipeline);
-    return print_gradient_sums(settings, topology, data);
+    return print_gradient_sums(topology);
   }
   const Device device{topology.world.device};
   const auto model = make_model(settings.training, data, device);

@@ -29,7 +29,7 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
   if (topology.mesh.pipeline > 1) {
     topology.of_pipeline = settings_of_pipeline(settings, topology.mesh);
     topology.pipeline = make_pipeline_plan(topology.of_pipeline, topology.mesh, Topology::kRankOrder, data);
-    topology.reductions = reduction_seconds(*topology.pipeline, *model, topology.mesh.data);
+    topology.reductions = reduction_seconds(*topology.pipeline, topology.mesh.data);
     topology.layers = topology.pipeline->layers;
     topology.stages = topology.pipeline->stages_text() + " of each pipeline";
     return topology;
@@ -48,7 +48,8 @@ RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
           .stages = topology.stages,
           .replica_of = rank_0_owns ? rank : rank % topology.mesh.pipeline,
           .shard = topology.shard_of(rank).index,
-          .splits_losses = true};
+          .splits_losses = true,
+          .profile = topology.pipeline ? topology.pipeline->profile_json : ""};
 }
 
 StepModel step_of(const Settings& settings, const Topology& topology, const NamedTensors& parameters,

@@ -47,19 +47,16 @@ std::vector<Device> open_devices(const WorldSettings& settings) {
 }
 
 PlacedModel split_over_devices(const Settings& settings, const Dataset& data, const std::vector<Device>& devices) {
-  const auto model = make_model_of(settings.training, data);
   const auto stages = static_cast<int>(devices.size());
   const PipelineSettings& pipeline = settings.pipeline;
   if (settings.training.model == "convnet" && settings.training.head == Head::logits && stages == 4 &&
-      pipeline.split.empty()) {
+      pipeline.split.empty() && pipeline.profile_file.empty()) {
+    const auto model = make_model_of(settings.training, data);
     return {model, stages_of(*model, {3, 3, 5, 1}), devices};
   }
-  std::vector<LayerProfile> profile;
-  if (pipeline.split.empty() && pipeline.balance == Balance::time) {
-    profile = measure_layers(settings.training, open_world(settings.world), data, *model);
-  }
-  return {model,
-          stages_of(*model, split_of(pipeline, *model, Schedule{round_robin_placement(stages, stages)}, profile)),
+  const PlannedModel planned = planned_model(settings, open_world(settings.world), data);
+  const Schedule placement{round_robin_placement(stages, stages)};
+  return {planned.model, stages_of(*planned.model, split_of(pipeline, *planned.model, placement, planned.profile)),
           devices};
 }
 

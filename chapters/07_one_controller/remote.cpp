@@ -170,13 +170,10 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
 void train_remotely(const Settings& settings) {
   const TrainTest data = open_data(settings);
   const World world = open_world(settings.world);
-  const auto model = make_model_of(settings.training, data.train);
-  std::vector<LayerProfile> profile;
-  if (settings.pipeline.split.empty() && settings.pipeline.balance == Balance::time) {
-    profile = measure_layers(settings.training, world, data.train, *model);
-  }
+  const PlannedModel planned = planned_model(settings, world, data.train);
   const int workers = world.ranks - 1;
-  const Split split = split_of(settings.pipeline, *model, Schedule{round_robin_placement(workers, workers)}, profile);
+  const Split split = split_of(settings.pipeline, *planned.model, Schedule{round_robin_placement(workers, workers)},
+                               planned.profile);
   const RemoteTable table = table_of(settings.training, data.train, split);
   double first = 0;  // seconds with the first number of splits
   for (const int splits : *settings.pipeline.splits) {

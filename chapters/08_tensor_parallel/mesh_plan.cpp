@@ -39,8 +39,7 @@ CollectiveSeconds seconds_of(const std::vector<Exchange>& exchanges, const Link&
 }
 
 /// Sets the seconds of each stage's exchanges and of its gradients' reduction.
-void add_seconds(Plan& plan, const MeshSizes& mesh, const Sequential& model, const Exchanges& exchanges,
-                 const Link& link) {
+void add_seconds(Plan& plan, const MeshSizes& mesh, const Exchanges& exchanges, const Link& link) {
   std::size_t layer = 0;
   for (const int layers : plan.split) {
     CollectiveSeconds of_stage;
@@ -51,7 +50,7 @@ void add_seconds(Plan& plan, const MeshSizes& mesh, const Sequential& model, con
     }
     plan.exchanges.push_back(of_stage);
   }
-  plan.reductions = reduction_seconds(plan, model, mesh.data);
+  plan.reductions = reduction_seconds(plan, mesh.data);
 }
 
 /// Adds a note, with what it costs, if a tensor-parallel group has ranks on several nodes.
@@ -119,7 +118,7 @@ Plan make_mesh_plan(const Settings& settings, const Dataset& data) {
                                  layers_of_rank(settings));
   const Exchanges exchanges = exchanges_of(settings, data);
   const Link& link = settings.world.link->among_any(tensor_groups(settings));
-  add_seconds(plan, mesh, *model_of_rank(settings, data), exchanges, link);
+  add_seconds(plan, mesh, exchanges, link);
   note_slow_exchanges(plan, settings, exchanges);
   return plan;
 }

@@ -19,9 +19,9 @@ namespace stagecoach {
 /// The last operation of a model.
 enum class Head { logits, softmax };
 
-/// The quantity that should be equal for all stages of a model. The last two values are for chapter 4: stages and
-/// replicas that the partitioner chooses for the link, and those from a file.
-enum class Balance { layers, params, time, pipedream, plan };
+/// The quantity that should be equal for all stages of a model. The last value is for chapter 4: stages and
+/// replicas that the partitioner chooses for the link.
+enum class Balance { layers, params, time, pipedream };
 
 /// How the one controller of chapter 7 runs its devices; `remote`: by calls to workers.
 enum class ControllerForm { naive, pipelined, remote };
@@ -31,7 +31,7 @@ enum class CopyStream { compute, own };
 
 /// Returns the words for a type, in the order of its values.
 inline std::vector<std::string> names_of(Head) { return {"logits", "softmax"}; }
-inline std::vector<std::string> names_of(Balance) { return {"layers", "params", "time", "pipedream", "plan"}; }
+inline std::vector<std::string> names_of(Balance) { return {"layers", "params", "time", "pipedream"}; }
 inline std::vector<std::string> names_of(ControllerForm) { return {"naive", "pipelined", "remote"}; }
 inline std::vector<std::string> names_of(CopyStream) { return {"compute", "own"}; }
 inline std::vector<std::string> names_of(OptimizerKind) { return {"sgd", "adam"}; }

@@ -54,8 +54,8 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
     const int least = least_batch(replicas_of(s), *versions);
     s.training.microbatches = ceil_div(s.world.ranks, least) * least;  // one per rank, or the next valid number
   }
-  if (!s.pipeline.plan.empty() && !was_given("balance") && !was_given("split") && !was_given("replicas")) {
-    s.pipeline.balance = Balance::plan;
+  if (s.run.explain && !s.pipeline.profile_file.empty() && s.chapter != 7) {
+    s.run.profile = true;  // in seconds. In chapter 7 that would run a step.
   }
   if (s.pipeline.form != ControllerForm::pipelined && !was_given("microbatches")) {
     s.training.microbatches = 1;
@@ -94,10 +94,6 @@ void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bo
   refuse_if(
       pipeline.balance == Balance::pipedream && !is_resumed && (!pipeline.replicas.empty() || !pipeline.split.empty()),
       "--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
-  refuse_if(pipeline.balance == Balance::plan && !is_resumed && pipeline.plan.empty(),
-            "--balance plan reads the stages from a file; give --plan FILE");
-  refuse_if(is_resumed && !pipeline.plan.empty(),
-            "--plan with --resume: a resumed run keeps its stages; leave out --plan");
   refuse_if(!pipeline.version_check && pipeline.versions != Versions::none,
             "--no-version-check with --versions {}: this policy keeps the weights that backwards need, so the check "
             "always passes; leave out --no-version-check, or use --versions none",
@@ -136,6 +132,7 @@ void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
   refuse_if(*pipeline.receives != kDefaultReceives, "--receives: {}", no_pipeline);
   refuse_if(lowered, "--lowered: {}", no_pipeline);
   refuse_if(pipeline.balance != Balance::time, "--balance: {}", no_pipeline);
+  refuse_if(!pipeline.profile_file.empty(), "--profile-file: {}", no_pipeline);
 }
 
 /// Throws UsageError for settings that only gradients in buckets have.
@@ -331,6 +328,11 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
       training.microbatches, training.batch_size, training.batch_size, training.batch_size);
   refuse_if(training.optimizer == OptimizerKind::adam && training.momentum != 0,
             "--momentum {}: --optimizer adam has no momentum setting; leave out --momentum", training.momentum);
+  const bool has_stages =
+      !s.pipeline.split.empty() || s.pipeline.balance == Balance::layers || s.pipeline.balance == Balance::params;
+  refuse_if(has_stages && !s.run.explain && !s.pipeline.profile_file.empty(),
+            "--profile-file: only --explain and a split by time use it, but this run's stages are given (--split or "
+            "--balance, now or in the run to resume); leave out the flag");
   refuse_if(s.run.lowered && !s.run.explain,
             "--lowered without --explain: it only extends the output of --explain; give --explain too, or leave out "
             "--lowered");

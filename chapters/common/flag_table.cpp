@@ -158,12 +158,10 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
        std::string("Balance the stages by layers, parameters, or measured time") +
            (has_replicas ? "; 'pipedream' chooses stages and replicas for the link" : ""),
        only_in<2, 3, 4, 5, 6, 7, 8>(one_device)},
-      {"plan", "Pipeline", any_text(&PipelineSettings::plan), Scope::command,
-       "File written by --save-plan: use its measured layers, and its stages unless --balance is given",
-       only_in<4>("this chapter measures its layers itself; plans belong to chapter 4 (ch04_pipedream)")},
-      {"save-plan", "Pipeline", any_text(&PipelineSettings::save_plan), Scope::command,
-       "Write the measured layers and the stages to this file",
-       only_in<4>("this chapter has no plan to save; plans belong to chapter 4 (ch04_pipedream)")},
+      {"profile-file", "Pipeline", any_text(&PipelineSettings::profile_file), Scope::command,
+       "Read what the layers cost from this file (docs/reference/profile.md) instead of measuring; --profile --out "
+       "writes one",
+       only_in<2, 3, 4, 5, 6, 7, 8>(one_device)},
       {"recompute", "Pipeline", on_off(&PipelineSettings::recompute), Scope::run,
        "Keep only the stages' inputs, and run the forward again before the backward (activation checkpointing)",
        only_in<3, 4, 5, 6, 8>("this chapter keeps only one micro-batch at a time; pipelines begin in chapter 3")},

@@ -100,8 +100,7 @@ void require_usable(const Settings& s, const WasGiven& was_given) {
   for (const auto& [flag, value] : {std::pair("resume", s.run.resume),
                                     {"out", s.run.out},
                                     {"data", s.data.source},
-                                    {"plan", s.pipeline.plan},
-                                    {"save-plan", s.pipeline.save_plan}}) {
+                                    {"profile-file", s.pipeline.profile_file}}) {
     throw_if<UsageError>(was_given(flag) && value.empty(),
                          "--{} is empty; give a file or folder, or leave out the flag", flag);
   }

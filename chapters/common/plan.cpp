@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
@@ -96,7 +97,10 @@ Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computation
 }
 
 RankRole role_of(const Plan& plan) {
-  return {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.schedule.stage_to_rank.back()};
+  return {.layers = plan.layers,
+          .stages = plan.stages_text(),
+          .loss_rank = plan.schedule.stage_to_rank.back(),
+          .profile = plan.profile_json};
 }
 
 World open_world(const WorldSettings& settings) {
@@ -117,14 +121,12 @@ World open_world(const WorldSettings& settings) {
   return world;
 }
 
-std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const World& world, const Dataset& data,
-                                         Sequential& model) {
-  const std::int64_t batch = std::min(training.batch_size, data.size());
-  const std::int64_t largest = micro_batch_sizes(batch, training.microbatches)[0];
-  const auto layers = profile_layers(model, images_shape(training, largest), Device{world.device}, 5, world.clock);
-  Tensor bytes = to_bytes(layers);
-  broadcast_from_rank_zero(world, bytes);
-  return layers_from(bytes);
+void set_model(Plan& plan, PlannedModel planned) {
+  plan.model_name = std::move(planned.name);
+  plan.model = std::move(planned.model);
+  plan.profile = std::move(planned.profile);
+  plan.profile_json = std::move(planned.profile_json);
+  plan.notes.insert(plan.notes.end(), planned.notes.begin(), planned.notes.end());
 }
 
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, const Schedule& schedule,
@@ -148,15 +150,15 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, const 
   return fastest_split(profile, schedule, recompute_of(pipeline));
 }
 
-void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model) {
+void place_layers(Plan& plan, const TrainingSettings& training) {
   plan.links = links_between_stages(plan, [](int rank) { return rank; });
   plan.pipelines.assign(1, std::vector<int>(plan.schedule.ranks.size()));
   std::iota(plan.pipelines[0].begin(), plan.pipelines[0].end(), 0);
-  plan.shapes = shapes_entering(model, plan.split, images_shape(training, 1));
+  plan.shapes = shapes_entering(*plan.model, plan.split, images_shape(training, 1));
   int layer = 0;
   for (int s = 0; s < plan.stages(); ++s) {
     for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
-      plan.layers.emplace_back(model.name(layer), plan.first_rank(s));
+      plan.layers.emplace_back(plan.model->name(layer), plan.first_rank(s));
     }
   }
 }
@@ -165,22 +167,18 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
                const std::shared_ptr<const LayerFactory>& layers) {
   Plan plan;
   plan.world = open_world(settings.world);
-  const auto model = make_model_of(settings.training, data, layers);
-  plan.schedule = schedule_of(settings, schedule, model->size(), plan.notes);
+  set_model(plan, planned_model(settings, plan.world, data, layers));
+  plan.schedule = schedule_of(settings, schedule, plan.model->size(), plan.notes);
   if (!plan.schedule.is_lowered) {
     plan.schedule = lower_for(settings.pipeline, plan.schedule);
   }
   plan.recompute = recompute_of(settings.pipeline);
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
-  const bool split_by_time = settings.pipeline.balance == Balance::time && settings.pipeline.split.empty();
-  if (split_by_time || (settings.run.explain && settings.run.profile)) {
-    plan.profile = measure_layers(settings.training, plan.world, data, *model);
-  }
-  plan.split = split_of(settings.pipeline, *model, plan.schedule, plan.profile);
+  plan.split = split_of(settings.pipeline, *plan.model, plan.schedule, plan.profile);
   plan.inject = settings.training.inject;
   put_bug_into(plan.schedule, plan.inject);  // last, as no step with a bug can be simulated
-  place_layers(plan, settings.training, *model);
+  place_layers(plan, settings.training);
   return plan;
 }
 
@@ -228,17 +226,17 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
   return costs;
 }
 
-std::vector<double> gradient_bytes(const Plan& plan, const Sequential& model) {
+std::vector<double> gradient_bytes(const Plan& plan) {
   std::vector<double> bytes;
-  for (const auto& stage : stages_of(model, plan.split)) {
+  for (const auto& stage : stages_of(*plan.model, plan.split)) {
     bytes.push_back(static_cast<double>(parameter_count(*stage)) * sizeof(float));
   }
   return bytes;
 }
 
-std::vector<double> reduction_seconds(const Plan& plan, const Sequential& model, int pipelines) {
+std::vector<double> reduction_seconds(const Plan& plan, int pipelines) {
   std::vector<double> seconds;
-  for (const double bytes : gradient_bytes(plan, model)) {
+  for (const double bytes : gradient_bytes(plan)) {
     seconds.push_back(ring_all_reduce_seconds(plan.reduction_link, pipelines, bytes));
   }
   return seconds;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chapters/common/micro_batch_loader.h"
+#include "chapters/common/planned_model.h"
 #include "chapters/common/settings.h"
 #include "chapters/common/training_state.h"
 #include "datasets/dataset.h"
@@ -34,7 +35,10 @@ struct Plan {
   Split split;                        ///< layers per stage
   std::vector<Shape> shapes;          ///< of each stage's input, for one image: [1, …]
   LayerRanks layers;                  ///< which rank holds which layer
-  std::vector<LayerProfile> profile;  ///< of each layer, if it was measured; without recomputation
+  std::string model_name;             ///< of the model that is planned
+  std::shared_ptr<Sequential> model;  ///< all layers, without memory for their parameters
+  std::vector<LayerProfile> profile;  ///< of each layer, if it was measured or read; without recomputation
+  std::string profile_json;           ///< the text of profile.json, if a training is to write it
   Stage::Recompute recompute = Stage::Recompute::no;
   std::vector<CollectiveSeconds> exchanges;  ///< of each stage with its tensor-parallel group, if they are predicted
   std::vector<double> reductions;            ///< seconds of each stage's gradient reduction, if they are predicted
@@ -74,12 +78,11 @@ RankRole role_of(const Plan& plan);
 // The parts of make_plan, for a chapter that places its stages on ranks in another way.
 /// Returns the ranks that the flags describe, and prepares their devices.
 World open_world(const WorldSettings& settings);
-/// Measures what each layer of `model` costs for the largest micro-batch that occurs with `data`, on the ranks'
-/// devices. Here and below, the model may be one without memory for its parameters.
-std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const World& world, const Dataset& data,
-                                         Sequential& model);
-/// Returns the layers per stage, according to --split or --balance. The schedule must be lowered and legal where ranks
-/// have several stages; otherwise only its placement matters.
+/// Takes over the model, its profile and the notes.
+void set_model(Plan& plan, PlannedModel planned);
+/// Returns the layers per stage, according to --split or --balance. The model may be one without memory for its
+/// parameters. The schedule must be lowered and legal where ranks have several stages; otherwise only its placement
+/// matters.
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, const Schedule& schedule,
                const std::vector<LayerProfile>& profile);
 /// Returns what the stages do with --recompute.
@@ -88,17 +91,17 @@ Stage::Recompute recompute_of(const PipelineSettings& pipeline);
 int receives_of(const PipelineSettings& pipeline);
 /// Returns `computations` with the messages that they need.
 Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations);
-/// Fills in what follows from the plan's split and schedule: its shapes, layers, and links.
-void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model);
+/// Fills in what follows from the plan's model, split and schedule: its shapes, layers, and links.
+void place_layers(Plan& plan, const TrainingSettings& training);
 
 /// Returns the size in bytes of a message between each two consecutive stages, for `microbatch` images: [stages - 1].
 std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);
 /// Returns what the plan's stages cost according to its profile, with messages of `microbatch` images.
 Costs costs_of(const Plan& plan, std::int64_t microbatch);
 /// Returns the bytes of each stage's gradients.
-std::vector<double> gradient_bytes(const Plan& plan, const Sequential& model);
+std::vector<double> gradient_bytes(const Plan& plan);
 /// Returns the seconds of the reduction of each stage's gradients over `pipelines` pipelines, as a ring.
-std::vector<double> reduction_seconds(const Plan& plan, const Sequential& model, int pipelines);
+std::vector<double> reduction_seconds(const Plan& plan, int pipelines);
 /// Adds the seconds of the exchanges and of the reductions that the plan has to the costs of their stages.
 void add_collectives(const Plan& plan, Costs& costs);
 

@@ -182,6 +182,11 @@ void write_prediction(const std::filesystem::path& folder, const Schedule& sched
   write_text(folder / run_files::kScheduleTrace, predicted_trace(schedule, simulation));
 }
 
+std::string measured_times(const Settings& settings) {
+  const std::string& file = settings.pipeline.profile_file;
+  return file.empty() ? "with the times that the layers took here" : "with the times in " + printable(file);
+}
+
 bool measures_actions(const Plan& plan) {
   return plan.world.device == DeviceType::cpu || plan.world.clock == ClockKind::virtual_time;
 }
@@ -235,12 +240,12 @@ void explain(const Settings& settings, const Plan& plan) {
   const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan);
   const Simulation simulation = simulate(plan.schedule, costs);
 
-  fmt::print("One step of {}: {} images in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.training.model,
+  fmt::print("One step of {}: {} images in {} micro-batch(es), {} stage(s) on {} rank(s)\n", plan.model_name,
              settings.training.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
   fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.world.link.text());
   fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.pipeline.schedule),
              to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));
-  fmt::print("\nTimeline, {}\n{}", measured ? "with the times that the layers took here" : "where " + unit_text(plan),
+  fmt::print("\nTimeline, {}\n{}", measured ? measured_times(settings) : "where " + unit_text(plan),
              draw_text(plan.schedule, simulation, standard_output()));
   fmt::print("\n  step            {}\n", measured ? fmt::format("{:.3f} ms", 1e3 * simulation.seconds)
                                                   : fmt::format("{} units", simulation.seconds));
@@ -272,8 +277,8 @@ void explain(const Settings& settings, const Plan& plan) {
     write_text(folder / run_files::kScheduleFigure,
                draw_svg(plan.schedule, simulation, settings.pipeline.schedule, measured ? "s" : "units"));
     fmt::print(
-        "\nWritten to {}: schedule.csv, schedule_lowered.csv, schedule.svg, schedule_trace.json, prediction.json\n",
-        printable(folder.string()));
+        "\nWritten to {}: schedule.csv, schedule_lowered.csv, schedule.svg, schedule_trace.json, prediction.json{}\n",
+        printable(folder.string()), measured ? ", profile.json" : "");
   }
 }
 

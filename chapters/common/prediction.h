@@ -20,6 +20,9 @@ Costs unit_costs(const Plan& plan);
 /// Describes them: "a forward takes 1 and a backward 2".
 std::string unit_text(const Plan& plan, const std::string& forward = "1");
 
+/// Returns the heading of a timeline with measured times, which says whose they are.
+std::string measured_times(const Settings& settings);
+
 /// Returns whether the times of actions can be measured. On a GPU with the wall clock they cannot, since an action
 /// returns before the GPU's work is done.
 bool measures_actions(const Plan& plan);

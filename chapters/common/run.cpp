@@ -72,7 +72,7 @@ void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMem
       load_checkpoint();
     }
     comm_.barrier();  // all ranks have read before anything is moved
-    folder_.begin(meter_.progress());
+    folder_.begin(meter_.progress(), role_.profile);
   });
   comm_.barrier();  // from here on the folder is this run's
   if (folder_.writes()) {

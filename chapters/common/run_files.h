@@ -16,13 +16,14 @@ inline constexpr const char* kSchedule = "schedule.csv";
 inline constexpr const char* kLoweredSchedule = "schedule_lowered.csv";
 inline constexpr const char* kScheduleFigure = "schedule.svg";
 inline constexpr const char* kScheduleTrace = "schedule_trace.json";
+inline constexpr const char* kProfile = "profile.json";  // of a training with --profile, too
 inline constexpr const char* kPrediction = "prediction.json";
 inline constexpr const char* kLedger = "ledger.csv";
 inline constexpr const char* kTimelines = "timelines.svg";
 
 /// All these names. In addition, failed ranks write flight_RANK.jsonl (parallel/comm/flight_recorder.h).
-inline constexpr const char* kAll[] = {kConfig,        kMetrics,    kTrace,           kWeights,
-                                       kCheckpoints,   kSchedule,   kLoweredSchedule, kScheduleFigure,
-                                       kScheduleTrace, kPrediction, kLedger,          kTimelines};
+inline constexpr const char* kAll[] = {kConfig,     kMetrics,         kTrace,          kWeights,       kCheckpoints,
+                                       kSchedule,   kLoweredSchedule, kScheduleFigure, kScheduleTrace, kProfile,
+                                       kPrediction, kLedger,          kTimelines};
 
 }  // namespace stagecoach::run_files

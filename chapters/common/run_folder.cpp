@@ -153,7 +153,7 @@ void RunFolder::lock() {
   }
 }
 
-void RunFolder::begin(const Progress& progress) {
+void RunFolder::begin(const Progress& progress, const std::string& profile) {
   if (!is_writer()) {
     return;
   }
@@ -167,6 +167,9 @@ void RunFolder::begin(const Progress& progress) {
   }
   write_text(folder_ / run_files::kConfig, to_json(settings_));
   write_text(folder_ / run_files::kMetrics, metrics_);
+  if (!profile.empty()) {
+    write_text(folder_ / run_files::kProfile, profile);
+  }
 }
 
 bool RunFolder::has_settings() const try {

@@ -33,9 +33,9 @@ class RunFolder {
   /// be in this folder too. Throws UsageError if another run is writing there.
   void lock();
   /// Begins to write to the locked folder: removes incomplete files that killed programs left, moves the files of an
-  /// earlier run to `earlier-1` (or -2, …) in the folder, and writes the settings and, for a resumed run, the metrics
-  /// of the epochs before `progress`.
-  void begin(const Progress& progress);
+  /// earlier run to `earlier-1` (or -2, …) in the folder, and writes the settings, the text `profile` of profile.json
+  /// unless it is empty, and, for a resumed run, the metrics of the epochs before `progress`.
+  void begin(const Progress& progress, const std::string& profile = "");
 
   /// Saves the run, to be resumed at `next`: the shards of the ranks in `layers`, the weights, the line of metrics
   /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model, and with the

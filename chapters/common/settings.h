@@ -67,8 +67,7 @@ struct PipelineSettings {
   Parsed<replicas_from_text> replicas = {};  ///< ranks per stage; empty: one each, or chosen by --balance
   Parsed<split_from_text> split = {};        ///< layers per stage; empty: chosen by --balance
   Balance balance = Balance::time;
-  std::string plan = "";       ///< file to read the layers' profile and the stages from
-  std::string save_plan = "";  ///< file to write them to
+  std::string profile_file = "";  ///< with what each layer costs; empty: it is measured
   bool recompute = false;
   Parsed<receives_from_text> receives = "ahead";
   ControllerForm form = ControllerForm::pipelined;

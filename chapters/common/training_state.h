@@ -24,6 +24,7 @@ struct RankRole {
   int shard = 0;                         ///< the part of each batch that the rank trains on
   int loss_rank = 0;                     ///< the rank that sums losses and correct predictions
   bool splits_losses = false;            ///< several ranks sum them: no rank has the total before the end of an epoch
+  std::string profile = {};              ///< the text of profile.json; empty: it is not written
   Communicator* tensor_group = nullptr;  ///< the ranks that hold the slices of these layers; null: they are whole
 };
 

@@ -122,7 +122,7 @@ TEST(SettingsFile, IsReadAsItWasWritten) {
   Settings settings = whole_chapter().defaults;
   settings.training.seed = 18446744073709551615U;
   settings.training.lr = 0.1;
-  settings.pipeline.balance = Balance::plan;
+  settings.pipeline.balance = Balance::pipedream;
   EXPECT_EQ(to_json(settings_from_json(to_json(settings), "here", whole_chapter())), to_json(settings));
 }
 

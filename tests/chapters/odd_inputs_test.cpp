@@ -37,7 +37,7 @@ TEST_F(OddInputs, AFifoIsNotWaitedForAndADeviceNotReadToItsEnd) {
   make_data(64, 8);
   for (const std::string input : {"fifo", "/dev/zero"}) {
     expect_line(run(kCompare, {input}), 3, {input + ": expected a regular file"});
-    expect_line(run(kCh04, {"--data", "data", "--plan", input}), 3, {input + ": expected a regular file"});
+    expect_line(run(kCh04, {"--data", "data", "--profile-file", input}), 3, {input + ": expected a regular file"});
   }
 }
 
@@ -74,7 +74,7 @@ TEST_F(OddInputs, NamesThatSettingsCannotHoldAreRefusedBeforeTraining) {
 }
 
 TEST_F(OddInputs, EmptyNamesAreRefused) {
-  for (const std::string flag : {"--plan", "--save-plan", "--data", "--out"}) {
+  for (const std::string flag : {"--profile-file", "--data", "--out"}) {
     expect_line(run(kCh04, {flag, ""}), 2, {flag + " is empty"});
   }
 }

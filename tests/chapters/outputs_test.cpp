@@ -94,9 +94,9 @@ TEST_F(Outputs, OfAReaderByAFifoArrive) {
 }
 
 TEST_F(Outputs, OfAPlanDoNotReplaceAFolder) {
-  fs::create_directory(path("plan"));
-  expect_one_line(run(kCh04, {"--smoke", "--balance", "layers", "--save-plan", "plan", "--explain"}), 3,
-                  "cannot write 'plan': expected a file, got a folder");
+  fs::create_directories(path("plan/profile.json"));
+  expect_one_line(run(kCh04, {"--smoke", "--balance", "layers", "--profile", "--out", "plan", "--explain"}), 3,
+                  "cannot write 'plan/profile.json': expected a file, got a folder");
 }
 
 TEST_F(Outputs, AFolderThatIsMovedAwayIsMadeAgain) {

@@ -97,94 +97,24 @@ TEST_F(PipedreamProgram, ReplicasTrainWithAnyNumberOfBatches) {
   }
 }
 
-// The layers in the file are measured without a second forward; the stages' time is that of the run that reads them.
-TEST_F(PipedreamProgram, APlanCostsAForwardMoreWithRecomputation) {
-  ASSERT_EQ(run(kPipedream, {"--smoke", "--balance", "pipedream", "--save-plan", "plan.json", "--explain"}).exit_code,
-            0);
-  Json plan = Json::parse(bytes("plan.json"));
-  for (Json& layer : plan["layers"]) {
-    layer["forward_seconds"] = 0.001;
-    layer["backward_input_seconds"] = 0.0005;
-    layer["backward_weight_seconds"] = 0.0005;
-  }
-  plan["stages"]["split"] = {4, 8};
-  plan["stages"]["replicas"] = {1, 1};
-  write("plan.json", plan.dump());
-  for (const auto& [more, milliseconds] : {std::pair<Flags, std::string>{{}, "16.000"}, {{"--recompute"}, "24.000"}}) {
-    const Outcome outcome = run(kPipedream, joined({"--smoke", "--plan", "plan.json", "--explain"}, more));
-    EXPECT_NE(outcome.out.find(milliseconds + " ms from one micro-batch to the next"), std::string::npos)
-        << outcome.out << outcome.err;
-  }
-}
-
-TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
+TEST_F(PipedreamProgram, ThePartitionerReadsAProfile) {
   make_data(96, 32);
-  const Flags flags{"--data", "data", "--batch-size", "32", "--ranks", "3"};
+  const Flags flags{"--data", "data", "--batch-size", "32", "--balance", "pipedream"};
   const auto with = [&](const Flags& more) { return joined(flags, more); };
-  ASSERT_EQ(run(kPipedream, with({"--balance", "pipedream", "--save-plan", "plan.json", "--explain"})).exit_code, 0);
-  const Json plan = Json::parse(bytes("plan.json"));
-  EXPECT_EQ(plan["layers"].size(), 12U);
-  int ranks = 0;
-  for (const int count : plan["stages"]["replicas"]) {
-    ranks += count;
-  }
-  EXPECT_EQ(ranks, 3);
-  ASSERT_EQ(run(kPipedream, with({"--plan", "plan.json", "--epochs", "1", "--out", "run"})).exit_code, 0);
+  ASSERT_EQ(run(kPipedream, with({"--ranks", "3", "--epochs", "1", "--profile", "--out", "run"})).exit_code, 0);
   const Json config = Json::parse(bytes("run/config.json"));
-  EXPECT_EQ(config["split"], fmt::format("{}", fmt::join(plan["stages"]["split"].get<std::vector<int>>(), ",")));
-  // The measured layers serve for other ranks too.
-  EXPECT_EQ(run(kPipedream, {"--data", "data", "--batch-size", "32", "--ranks", "2", "--plan", "plan.json", "--balance",
-                             "pipedream", "--epochs", "1"})
-                .exit_code,
-            0);
-  refuse(with({"--plan", "plan.json", "--model", "resnet18"}), {"for model convnet with 12 layers", "--save-plan"});
-  const Flags mlp{"--data", "data", "--batch-size", "32", "--ranks", "2", "--model", "mlp", "--depth", "2", "--width"};
-  ASSERT_EQ(run(kPipedream, joined(mlp, {"32", "--save-plan", "narrow.json", "--explain"})).exit_code, 0);
-  refuse(joined(mlp, {"64", "--plan", "narrow.json"}), {"measured with --width 32", "the run has 64"});
-  refuse({"--data", "data", "--batch-size", "32", "--plan", "plan.json", "--ranks", "4"},
-         {"for 3 ranks, the run has 4", "--ranks 3"});
-  refuse({"--data", "data", "--batch-size", "64", "--plan", "plan.json", "--ranks", "3"},
-         {"micro-batches of 32 images", "--batch-size 32"});
-  Json elsewhere = plan;
-  elsewhere["device"] = "cuda";
-  write("elsewhere.json", elsewhere.dump());
-  refuse(with({"--plan", "elsewhere.json"}), {"measured on cuda"});
-  // Another way to balance is used, and not the file's stages.
-  ASSERT_EQ(
-      run(kPipedream, with({"--plan", "plan.json", "--balance", "layers", "--epochs", "1", "--out", "even"})).exit_code,
-      0);
-  EXPECT_EQ(Json::parse(bytes("even/config.json"))["split"], "4,4,4");
-  refuse(with({"--balance", "pipedream", "--split", "5,6,1"}), {"leave out --split"});
-  const auto damaged = [&](const std::string& text) {
-    write("damaged.json", text);
-    const Outcome outcome = run(kPipedream, with({"--plan", "damaged.json"}));
-    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
-    EXPECT_NE(outcome.err.find("damaged.json"), std::string::npos) << outcome.err;
-  };
-  const std::string good = bytes("plan.json");
-  damaged(good.substr(0, good.size() / 2));
-  damaged(good + std::string("\0 more", 6));
-  damaged("[]");
-  Json negative = plan;
-  negative["layers"][3]["forward_seconds"] = -1;
-  damaged(negative.dump());
-  Json huge = plan;
-  huge["layers"][3]["kept_bytes"] = 1e300;
-  damaged(huge.dump());
-  huge = plan;
-  huge["microbatch"] = 1e300;
-  damaged(huge.dump());
-  huge = plan;
-  huge["stages"]["split"] = {2147483647, 2147483647, 14};
-  damaged(huge.dump());
-  Json uneven = plan;
-  uneven["stages"]["replicas"] = {1, 1, 1};
-  uneven["stages"]["split"] = {6, 6};
-  damaged(uneven.dump());
-  Json text = plan;
-  text["layers"][3]["forward_seconds"] = "fast";
-  damaged(text.dump());
-  EXPECT_EQ(run(kPipedream, with({"--plan", "absent.json"})).exit_code, 3);
+  const Flags file{"--profile-file", "run/profile.json"};
+  // The same costs lead to the same stages, and serve for other ranks too.
+  const Outcome again = run(kPipedream, joined(with({"--ranks", "3", "--explain"}), file));
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_NE(again.out.find(fmt::format("--split {} --replicas {}: ", config["split"].get<std::string>(),
+                                       config["replicas"].get<std::string>())),
+            std::string::npos)
+      << again.out;
+  EXPECT_NE(again.out.find("with the times in run/profile.json"), std::string::npos) << again.out;
+  EXPECT_EQ(run(kPipedream, joined(with({"--ranks", "2", "--epochs", "1"}), file)).exit_code, 0);
+  refuse(joined({"--resume", "run", "--epochs", "2"}, file), {"stages are given", "leave out the flag"});
+  refuse(with({"--split", "5,6,1"}), {"leave out --split"});
 }
 
 TEST_F(PipedreamProgram, NoneIsRefusedUnlessTheCheckIsSwitchedOff) {

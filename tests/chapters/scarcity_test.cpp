@@ -141,7 +141,7 @@ TEST_F(Scarcity, ATextThatDoesNotFitIntoMemoryIsNamed) {
   }
   const std::string what = "does not fit into memory: it needs 824902156288 bytes";
   expect_line(run(kCh03, {"--data", "data", "--schedule", "large.csv"}), 3, {"large.csv " + what});
-  expect_line(run(kCh04, {"--data", "data", "--plan", "large.csv"}), 3, {"large.csv " + what});
+  expect_line(run(kCh04, {"--data", "data", "--profile-file", "large.csv"}), 3, {"large.csv " + what});
   expect_line(run(kCompare, {"large.csv"}), 3, {"large.csv " + what});
   expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3, {"run/config.json " + what});
 }

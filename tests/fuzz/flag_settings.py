@@ -55,9 +55,10 @@ COMMON = {
 }
 MICROBATCHES = {"microbatches": ["1", "2", "4", "16", "32", "65536", "65537"]}
 RANKS = {
+    "profile-file": ["profile.json", "huge_profile.json", "nowhere.json", "tiny"],
     "ranks": ["1", "2", "3", "4", "12", "13", "128", "129"],
     "split": ["6,6", "3,9", "4,4,4", "3,3,3,3", "12", "1,2,9", "6,", ",6", "2147483647,2147483647,14", "13", "0,12"],
-    "balance": ["layers", "params", "time", "pipedream", "plan"],
+    "balance": ["layers", "params", "time", "pipedream"],
     "clock": ["wall", "virtual"],
     "link": ["none", "nvlink4", "ethernet100", "20us,12.5GB/s", "2e-5,12.5e9", "1e308GB/s,1", "1,0", "3601,1", "0,1e308GB/s"],
     "transport": ["thread", "nccl"],
@@ -75,8 +76,6 @@ PROGRAMS = {
         "replicas": ["1,1", "2,1", "1,2,1", "128,128", "2147483647,2", "0,1"],
         "lr-warmup": ["0", "3", "1073741824", "1073741825"],
         "lr-discount": ["0", "3", "1073741824"],
-        "plan": ["plan.json", "huge_plan.json", "nowhere.json", "tiny"],
-        "save-plan": ["saved.json", "nowhere/saved.json"],
         "ledger": None, "version-check": None, "no-version-check": None,
     },
     "ch05_interleaved": {
@@ -119,7 +118,7 @@ PROGRAMS["ch08_tensor_parallel"] = {
     "bucket-size": ["4KiB", "0"],
 }
 GENERATED = {"train": ["10", "40", "1000001"], "test": ["10", "20", "1000001"], "seed": COMMON["seed"]}
-COMPARED = ["run", "run/metrics.jsonl", "log.txt", "nowhere", "tiny", "huge_plan.json", "run/../run", ""]
+COMPARED = ["run", "run/metrics.jsonl", "log.txt", "nowhere", "tiny", "huge_profile.json", "run/../run", ""]
 ALL_FLAGS = sorted({flag for flags in PROGRAMS.values() for flag in flags})
 
 # As a launcher would start one process.
@@ -130,7 +129,7 @@ LAUNCHED = {"RANK": ["0", "-1", "1e300", "4294967296"], "WORLD_SIZE": ["1", "1",
 # What a value of config.json is changed to.
 JSON_VALUES = [None, True, False, [], {}, "", "foo", " -1", "2", -1, -3, 0, 1, 2, 3, 32.9, 1e300, -1e300, 4294967298,
                2147483648, 2**63, 2**64, 10**30, 0.5, 1e-300, "virtual", "adam", "1f1b", "6,6", "dp=2,pp=2", "mpi",
-               "plan", "stash", "buckets", "2147483647,2147483647,14", "a\nb"]
+               "time", "stash", "buckets", "2147483647,2147483647,14", "a\nb"]
 
 
 class Case:
@@ -149,7 +148,7 @@ class Case:
 
 
 class Workshop:
-    """The folder that every case gets a copy of: small data, runs, plans and tables."""
+    """The folder that every case gets a copy of: small data, runs, profiles and tables."""
 
     def __init__(self, programs, folder):
         self.programs = programs
@@ -160,17 +159,18 @@ class Workshop:
         log = self.run(["ch01_single_device", *few, "--out", "run"])
         (folder / "log.txt").write_text(log)
         self.run(["ch03_gpipe", *pipeline, "--out", "run_gpipe"])
-        self.run(["ch04_pipedream", *pipeline, "--save-plan", "plan.json", "--out", "run_pipedream"])
+        self.run(["ch04_pipedream", *pipeline, "--profile", "--out", "run_pipedream"])
+        shutil.copy(folder / "run_pipedream" / "profile.json", folder)
         self.run(["ch05_interleaved", *pipeline, "--out", "run_interleaved"])
         self.run(["ch06_ddp", *few, "--out", "run_ddp"])
         (folder / "good.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n")
         (folder / "short.csv").write_text("0F0,0B0\n1F0\n")
         (folder / "overflow.csv").write_text("0F2147483647\n")
         (folder / "huge.csv").write_text("2147483646F0,0F2147483646\n")
-        plan = json.loads((folder / "plan.json").read_text())
-        plan["layers"][0]["kept_bytes"] = 1e300
-        plan["microbatch"] = 2**63
-        (folder / "huge_plan.json").write_text(json.dumps(plan))
+        profile = json.loads((folder / "profile.json").read_text())
+        profile["layers"][0]["kept_bytes"] = 1e300
+        profile["microbatch"] = 2**63
+        (folder / "huge_profile.json").write_text(json.dumps(profile))
         self.runs = {name: json.loads((folder / name / "config.json").read_text())
                      for name in ("run", "run_gpipe", "run_pipedream", "run_interleaved", "run_ddp")}
 

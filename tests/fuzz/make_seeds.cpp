@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "chapters/04_pipedream/plan_file.h"
 #include "chapters/common/checkpoints.h"
 #include "chapters/common/epoch_log.h"
+#include "chapters/common/profile_file.h"
 #include "chapters/common/settings.h"
 #include "core/random.h"
 #include "core/tensor.h"
@@ -97,11 +97,10 @@ void make_schedules(const Corpus& corpus) {
   corpus.add("quoted", "\"0F0\",,0F1\r\n,1F0,1F1,1B0,1B1\r\n0B0,0B1\r\n");
 }
 
-void make_plan(const Corpus& corpus) {
+void make_profile(const Corpus& corpus) {
   const auto model = make_model("toy");
-  const Settings settings{.training = {.model = "toy", .batch_size = 64, .microbatches = 4}, .world = {.ranks = 3}};
   const std::vector<LayerProfile> layers(static_cast<std::size_t>(model->size()), {1e-3, 1e-3, 2e-3, 64, 32, 32, 128});
-  save_plan(corpus.path("plan").string(), settings, *model, {layers, {{2, 1}, {2, 1}, 3e-3}});
+  corpus.add("profile", to_json(profile_of({.training = {.model = "toy"}}, *model, 16, layers)));
 }
 
 EpochResult epoch_called(std::int64_t epoch) {
@@ -229,7 +228,7 @@ int main(int argc, char** argv) {
   make_safetensors(Corpus(folder / "safetensors"));
   make_settings(Corpus(folder / "settings"));
   make_schedules(Corpus(folder / "schedule"));
-  make_plan(Corpus(folder / "plan"));
+  make_profile(Corpus(folder / "profile"));
   make_logs(Corpus(folder / "metrics"), Corpus(folder / "text_log"));
   make_flags(Corpus(folder / "flag_values"), Corpus(folder / "command_line"));
   make_cifar10(Corpus(folder / "cifar10"));

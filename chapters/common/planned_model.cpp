@@ -1,0 +1,90 @@
+#include "chapters/common/planned_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "chapters/common/open.h"
+#include "chapters/common/profile_file.h"
+#include "chapters/common/run_files.h"
+#include "chapters/common/run_folder.h"
+#include "core/throw_if.h"
+#include "datasets/shares.h"
+#include "parallel/launch/launch_environment.h"
+
+namespace stagecoach {
+namespace {
+
+/// Returns whether the layers' costs are needed: to choose the stages, to predict times, or to be written.
+bool needs_profile(const Settings& settings) {
+  const Balance balance = settings.pipeline.balance;
+  const bool by_time = settings.pipeline.split.empty() && (balance == Balance::time || balance == Balance::pipedream);
+  return by_time || (settings.run.profile && (settings.run.explain || !settings.run.out.empty()));
+}
+
+/// Measures what each layer of `model` costs for a micro-batch of `count` images, on the ranks' devices.
+std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const World& world, std::int64_t count,
+                                         Sequential& model) {
+  const Shape images{count, 3, training.image_size, training.image_size};
+  Tensor bytes = to_bytes(profile_layers(model, images, Device{world.device}, 5, world.clock));
+  broadcast_from_rank_zero(world, bytes);
+  return layers_from(bytes);
+}
+
+/// Reads the file of --profile-file. Throws UsageError if it is for micro-batches of another size.
+ModelProfile read_profile(const Settings& settings) {
+  const std::string& path = settings.pipeline.profile_file;
+  ModelProfile profile =
+      profile_from_json(read_text(path, "check the file given as --profile-file; --profile --out writes one"), path);
+  const TrainingSettings& training = settings.training;
+  const std::int64_t images = micro_batch_sizes(training.batch_size, training.microbatches)[0];
+  throw_if<UsageError>(profile.microbatch != images,
+                       "--profile-file {}: the layers were measured with micro-batches of {} images, the run has {}; "
+                       "give --batch-size {}",
+                       path, profile.microbatch, images,
+                       profile.microbatch * training.microbatches * settings.data_parallel.mesh->data);
+  return profile;
+}
+
+/// Fills in what the file of --profile-file says.
+void use_file(const Settings& settings, PlannedModel& planned) {
+  const ModelProfile profile = read_profile(settings);
+  planned.profile = profile.layers;
+  planned.profile_json = to_json(profile);
+  const std::string other = difference(profile, settings, *planned.model);
+  if (other.empty()) {
+    return;
+  }
+  // Chapter 7 runs the layers to explain them, and chapter 8 asks them what they exchange.
+  const bool plans_only = settings.run.explain && settings.chapter != 7 && settings.chapter != 8;
+  throw_if<UsageError>(!plans_only, "--profile-file {}: {}, or write a profile of this run with --profile --out DIR",
+                       settings.pipeline.profile_file, other);
+  planned.notes.push_back(fmt::format("this is a plan for the layers in {}, which a training would refuse: {}",
+                                      settings.pipeline.profile_file, other));
+  planned.name = profile.model;
+  planned.model = placeholder_model(profile);
+}
+
+}  // namespace
+
+PlannedModel planned_model(const Settings& settings, const World& world, const Dataset& data,
+                           const std::shared_ptr<const LayerFactory>& layers) {
+  PlannedModel planned{.name = settings.training.model, .model = make_model_of(settings.training, data, layers)};
+  if (!settings.pipeline.profile_file.empty()) {
+    use_file(settings, planned);
+  } else if (needs_profile(settings)) {
+    const std::int64_t batch = std::min(settings.training.batch_size, data.size());
+    const std::int64_t count = micro_batch_sizes(batch, settings.training.microbatches)[0];
+    planned.profile = measure_layers(settings.training, world, count, *planned.model);
+    planned.profile_json = to_json(profile_of(settings, *planned.model, count, planned.profile));
+  }
+  if (!settings.run.profile) {
+    planned.profile_json.clear();
+  } else if (settings.run.explain && !settings.run.out.empty() && is_rank_zero()) {
+    write_text(make_folder(settings.run.out) / run_files::kProfile, planned.profile_json);
+  }
+  return planned;
+}
+
+}  // namespace stagecoach

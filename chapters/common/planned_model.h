@@ -1,0 +1,36 @@
+#pragma once
+/// @file
+/// The model that a plan spreads over ranks, and what its layers cost: measured here, or read from a file.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "chapters/common/settings.h"
+#include "datasets/dataset.h"
+#include "nn/layer_factory.h"
+#include "nn/sequential.h"
+#include "parallel/launch/launch.h"
+#include "parallel/pipeline/layer_profile.h"
+
+namespace stagecoach {
+
+struct PlannedModel {
+  std::string name;                        ///< as --model has it
+  std::shared_ptr<Sequential> model;       ///< without memory for its parameters
+  std::vector<LayerProfile> profile = {};  ///< of each layer; empty if nothing needs it
+  std::string profile_json = "";           ///< the text of profile.json, if it is to be written
+  std::vector<std::string> notes = {};     ///< remarks to print: sentences without a full stop
+};
+
+/// Returns the model of the settings. Its profile is read from --profile-file; without that flag the layers are
+/// measured on the ranks' devices, for the largest micro-batch that occurs with `data`, if --balance or --profile needs
+/// it. `layers` makes the layers that the ranks compute, if they are cut. With --explain --profile --out, writes
+/// profile.json.
+///
+/// Throws DataError for a file that cannot be read, and UsageError for one of another micro-batch, or of another model.
+/// But --explain in chapters 2 to 6 plans the layers of the file, whatever the model of the run; a note says so.
+PlannedModel planned_model(const Settings& settings, const World& world, const Dataset& data,
+                           const std::shared_ptr<const LayerFactory>& layers = nullptr);
+
+}  // namespace stagecoach
