@@ -225,15 +225,15 @@ std::string difference(const ModelProfile& profile, const Settings& settings, co
                          other->second, key == "tp" ? "mesh tp=" : key + " ");
     }
   }
-  for (int i = 0; i < std::min(model.size(), static_cast<int>(profile.names.size())); ++i) {
+  if (static_cast<int>(profile.names.size()) != model.size()) {
+    return fmt::format("it has {} layers, model {} has {}; give the sizes of its model, such as --depth",
+                       profile.names.size(), name, model.size());
+  }
+  for (int i = 0; i < model.size(); ++i) {
     if (profile.names[static_cast<std::size_t>(i)] != model.name(i)) {
       return fmt::format("its layer {} is '{}', that of model {} is '{}'; correct the name", i,
                          profile.names[static_cast<std::size_t>(i)], name, model.name(i));
     }
-  }
-  if (static_cast<int>(profile.names.size()) != model.size()) {
-    return fmt::format("it has {} layers, model {} has {}; give the sizes of its model", profile.names.size(), name,
-                       model.size());
   }
   if (profile.device != settings.world.device.text()) {
     return fmt::format("its layers were measured on {0}, the run uses {1}; give --device {0}", profile.device,

@@ -122,6 +122,9 @@ TEST_F(ProfileFiles, AreWrittenAndReadByTrainings) {
   json["layers"][3]["name"] = "convolution2";
   write("misnamed.json", json.dump());
   expect_refused(kCh03, joined(flags, {"--profile-file", "misnamed.json"}), {"its layer 3 is 'convolution2'"});
+  json["layers"].erase(7);
+  write("short.json", json.dump());
+  expect_refused(kCh03, joined(flags, {"--profile-file", "short.json"}), {"it has 11 layers, model convnet has 12"});
   json = Json::parse(bytes("run/profile.json"));
   json["device"] = "cuda";
   write("elsewhere.json", json.dump());
