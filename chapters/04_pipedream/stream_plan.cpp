@@ -21,7 +21,8 @@ Partition choose_stages(const Settings& settings, const StreamPlan& plan) {
                      plan.world.network.among_first(settings.world.ranks));
   }
   const std::vector<int> replicas = replicas_of(settings);
-  return {split_of(settings.pipeline, *plan.model, Schedule{contiguous_placement(replicas)}, plan.profile), replicas, 0};
+  return {split_of(settings.pipeline, *plan.model, Schedule{contiguous_placement(replicas)}, plan.profile), replicas,
+          0};
 }
 
 /// Returns the seconds that one update of each stage spends on averaging gradients: a ring all-reduce per parameter.

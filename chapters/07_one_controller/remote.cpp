@@ -172,8 +172,8 @@ void train_remotely(const Settings& settings) {
   const World world = open_world(settings.world);
   const PlannedModel planned = planned_model(settings, world, data.train);
   const int workers = world.ranks - 1;
-  const Split split = split_of(settings.pipeline, *planned.model, Schedule{round_robin_placement(workers, workers)},
-                               planned.profile);
+  const Split split =
+      split_of(settings.pipeline, *planned.model, Schedule{round_robin_placement(workers, workers)}, planned.profile);
   const RemoteTable table = table_of(settings.training, data.train, split);
   double first = 0;  // seconds with the first number of splits
   for (const int splits : *settings.pipeline.splits) {
