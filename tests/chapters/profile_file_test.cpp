@@ -73,7 +73,7 @@ TEST(ProfileFile, WithAMistakeIsRefusedByName) {
     EXPECT_TRUE(fails_with<DataError>({"mine.json", text}, [&] { profile_from_json(json.dump(), "mine.json"); }))
         << text;
   }
-  EXPECT_TRUE(fails_with<DataError>({"mine.json is not valid JSON", "--profile --out writes one"},
+  EXPECT_TRUE(fails_with<DataError>({"mine.json is not valid JSON", "--profile --out writes a profile"},
                                     [] { profile_from_json("{\"model\": ", "mine.json"); }));
 }
 
