@@ -78,6 +78,8 @@ build_without_warnings() { scripts/build.sh release -DSTAGECOACH_WERROR=ON; }
 
 documentation() { scripts/build.sh docs; }
 
+one_definition() { tests/structure/one_definition.sh; }
+
 # -- Steps of .ci/run
 
 quick_tests() { ctest --preset release -j "$(nproc)"; }

@@ -7,6 +7,7 @@
 # 1. Two sources include every header, in opposite orders, and are linked with -Wodr.
 # 2. The types of other sources are in anonymous namespaces. (nvcc wants its kernels' types elsewhere: *.cu may differ.)
 set -euo pipefail
+export LC_ALL=C.UTF-8  # in which the compiler's words are looked for
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 scratch=$(mktemp -d)
