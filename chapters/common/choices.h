@@ -26,6 +26,9 @@ enum class Balance { layers, params, time, pipedream };
 /// How the one controller of chapter 7 runs its devices; `remote`: by calls to workers.
 enum class ControllerForm { naive, pipelined, remote };
 
+/// Whether schedule_lowered.csv is as `--lowered` shows it, or as PyTorch loads it.
+enum class TableFormat { stagecoach, pytorch };
+
 /// The stream for copies between devices: the one that computes, or its own.
 enum class CopyStream { compute, own };
 
@@ -34,6 +37,7 @@ inline std::vector<std::string> names_of(Head) { return {"logits", "softmax"}; }
 inline std::vector<std::string> names_of(Balance) { return {"layers", "params", "time", "pipedream"}; }
 inline std::vector<std::string> names_of(ControllerForm) { return {"naive", "pipelined", "remote"}; }
 inline std::vector<std::string> names_of(CopyStream) { return {"compute", "own"}; }
+inline std::vector<std::string> names_of(TableFormat) { return {"stagecoach", "pytorch"}; }
 inline std::vector<std::string> names_of(OptimizerKind) { return {"sgd", "adam"}; }
 inline std::vector<std::string> names_of(Versions) { return version_names(); }
 inline std::vector<std::string> names_of(DataParallelMode) { return mode_names(); }

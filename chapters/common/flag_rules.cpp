@@ -121,7 +121,7 @@ void require_consistent_remote(const Settings& s) {
 }
 
 /// Throws UsageError for settings that only pipelines have.
-void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
+void require_no_pipeline_flags(const PipelineSettings& pipeline, const RunSettings& run) {
   const std::string no_pipeline =
       "this run has no pipeline; leave out the flag, or give a mesh with pipelines, such as --mesh dp=2,pp=2";
   refuse_if(!pipeline.split.empty(), "--split: {}", no_pipeline);
@@ -130,7 +130,8 @@ void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
   refuse_if(pipeline.chunks != 1, "--chunks: {}", no_pipeline);
   refuse_if(pipeline.group != 0, "--group: {}", no_pipeline);
   refuse_if(*pipeline.receives != kDefaultReceives, "--receives: {}", no_pipeline);
-  refuse_if(lowered, "--lowered: {}", no_pipeline);
+  refuse_if(run.lowered, "--lowered: {}", no_pipeline);
+  refuse_if(run.table_format != TableFormat::stagecoach, "--table-format: {}", no_pipeline);
   refuse_if(pipeline.balance != Balance::time, "--balance: {}", no_pipeline);
   refuse_if(!pipeline.profile_file.empty(), "--profile-file: {}", no_pipeline);
 }
@@ -172,7 +173,7 @@ void require_consistent_sharing(const Settings& s) {
     require_no_bucket_flags(sharing);
   }
   if (mesh.pipeline == 1) {
-    require_no_pipeline_flags(s.pipeline, s.run.lowered);
+    require_no_pipeline_flags(s.pipeline, s.run);
   }
   refuse_if(mesh.pipeline > 1 && sharing.find_unused,
             "--find-unused: a stage uses all of its parameters; leave out the flag");
@@ -336,6 +337,10 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   refuse_if(s.run.lowered && !s.run.explain,
             "--lowered without --explain: it only extends the output of --explain; give --explain too, or leave out "
             "--lowered");
+  refuse_if(
+      s.run.table_format != TableFormat::stagecoach && (!s.run.explain || s.run.out.empty()),
+      "--table-format {}: only --explain --out writes tables; give --explain and --out DIR, or leave out the flag",
+      name_of(s.run.table_format));
   refuse_if(s.run.summary && s.run.explain,
             "--summary with --explain: nothing is trained, so there is nothing to sum up; leave out one of them");
   refuse_if(

@@ -171,13 +171,15 @@ void print_messages(const Plan& plan, std::int64_t microbatch) {
   }
 }
 
-void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation) {
+void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation,
+                      TableFormat format) {
   const nlohmann::ordered_json prediction{{"step_seconds", simulation.seconds},
                                           {"idle", simulation.idle},
                                           {"idle_in_span", simulation.idle_in_span},
                                           {"peak_activations", simulation.peak_activations}};
   write_text(folder / run_files::kSchedule, to_text(computations_of(schedule)));
-  write_text(folder / run_files::kLoweredSchedule, to_text(schedule));
+  write_text(folder / run_files::kLoweredSchedule,
+             format == TableFormat::pytorch ? to_pytorch_text(schedule) : to_text(schedule));
   write_text(folder / run_files::kPrediction, prediction.dump() + "\n");
   write_text(folder / run_files::kScheduleTrace, predicted_trace(schedule, simulation));
 }
@@ -273,7 +275,7 @@ void explain(const Settings& settings, const Plan& plan) {
   }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
-    write_prediction(folder, plan.schedule, simulation);
+    write_prediction(folder, plan.schedule, simulation, settings.run.table_format);
     write_text(folder / run_files::kScheduleFigure,
                draw_svg(plan.schedule, simulation, settings.pipeline.schedule, measured ? "s" : "units"));
     fmt::print(

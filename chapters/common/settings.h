@@ -114,6 +114,7 @@ struct RunSettings {
   bool accept_new_data = false;    ///< with `resume`: continue although the data has changed
   bool explain = false;
   bool lowered = false;
+  TableFormat table_format = TableFormat::stagecoach;
   bool ledger = false;
   bool profile = false;
   bool summary = false;

@@ -6,9 +6,12 @@
 #include <charconv>
 #include <cstdint>
 #include <iterator>
+#include <set>
+#include <vector>
 
 #include "core/parse.h"
 #include "core/throw_if.h"
+#include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 namespace {
@@ -171,6 +174,36 @@ int note_communication(Schedule& schedule) {
   return reductions;
 }
 
+/// Returns the wait for a send or a reduction: "0WAIT_SEND_F3" for 0SEND_F3.
+std::string wait_for(const Action& action) {
+  std::string text = to_string(action);
+  return text.insert(text.find_first_not_of("0123456789"), "WAIT_");
+}
+
+/// Returns the actions of a rank, with the waits that PyTorch lists.
+std::vector<std::string> with_waits(const std::vector<Action>& actions) {
+  std::vector<std::string> cells;
+  std::vector<std::string> waits;  // for all sends so far
+  std::set<std::string> missing;   // those that are not listed yet
+  for (const Action& action : actions) {
+    cells.push_back(to_string(action));
+    if (is_send(action.operation)) {
+      waits.push_back(wait_for(action));
+      missing.insert(waits.back());
+    } else if (action.operation == Operation::reduce_grad) {
+      cells.push_back(wait_for(action));
+    } else if (gives_input_gradient(action.operation)) {
+      const std::string wait = wait_for({Operation::send_forward, action.stage, action.microbatch});
+      if (missing.erase(wait) > 0) {
+        cells.push_back(wait);
+      }
+    }
+  }
+  std::copy_if(waits.begin(), waits.end(), std::back_inserter(cells),
+               [&](const std::string& wait) { return missing.contains(wait); });
+  return cells;
+}
+
 }  // namespace
 
 std::string to_text(const Schedule& schedule) {
@@ -182,6 +215,14 @@ std::string to_text(const Schedule& schedule) {
       separator = ",";
     }
     text += "\n";
+  }
+  return text;
+}
+
+std::string to_pytorch_text(const Schedule& schedule) {
+  std::string text;
+  for (const auto& actions : with_reductions(schedule).ranks) {
+    text += fmt::format("{}\n", fmt::join(with_waits(actions), ","));
   }
   return text;
 }

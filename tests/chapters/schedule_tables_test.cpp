@@ -111,6 +111,23 @@ TEST_F(ScheduleTables, RunOtherTablesOfPyTorch) {
   EXPECT_NE(out.find("note: 4 actions of comms.csv (waits, UNSHARD, RESHARD) are ignored"), std::string::npos) << out;
 }
 
+// PyTorch's form of the lowered table is written on request, and runs here as well.
+TEST_F(ScheduleTables, AreWrittenAsPyTorchLoadsThem) {
+  const Flags flags{"--smoke", "--ranks", "2", "--microbatches", "4", "--balance", "layers"};
+  const Flags explain = joined(flags, {"--explain", "--out", "plan"});
+  ASSERT_EQ(run(kInterleavedProgram, explain).exit_code, 0);
+  EXPECT_EQ(bytes("plan/schedule_lowered.csv").find("WAIT"), std::string::npos);
+  ASSERT_EQ(run(kInterleavedProgram, joined(explain, {"--table-format", "pytorch"})).exit_code, 0);
+  const std::string table = bytes("plan/schedule_lowered.csv");
+  EXPECT_EQ(table, to_pytorch_text(lower(make_schedule("interleaved", 2, 4, 2))));
+  const Outcome again = run(kInterleavedProgram, joined(flags, {"--schedule", "plan/schedule_lowered.csv"}));
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  for (const Flags& useless : {Flags{}, Flags{"--explain"}, Flags{"--out", "run"}}) {
+    expect_refused(kInterleavedProgram, joined(joined(flags, useless), {"--table-format", "pytorch"}),
+                   {"only --explain --out writes tables"});
+  }
+}
+
 // Chapters 3 and 4 write their sends and receives by hand, and have them as a table too.
 TEST_F(ScheduleTables, MakeTheCallsOfTheLoweredTableByHandToo) {
   make_data(60, 20);

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 """Has torch.distributed.pipelining load our tables and validate them. Needs torch 2.15 or later; no GPU, no processes.
 
-  python3 tests/golden/load_schedules.py build/release/bin/ch05_interleaved   every schedule of it, for 2, 4 and 8 ranks
-  python3 tests/golden/load_schedules.py TABLE.csv ...                         these files, with communication or without
+  load_schedules.py build/release/bin/ch05_interleaved                 every schedule of it, for 2, 4 and 8 ranks
+  load_schedules.py build/release/bin/ch05_interleaved TABLE.csv ...   what it writes when it is given these tables
+  load_schedules.py TABLE.csv ...                                      these files, with communication or without
 
-Each table goes through PyTorch's own code: `_load_csv` (the notation; `_validate_schedule`; the passes that add sends,
-receives and their waits) and `_simulate_comms_compute` (nothing waits forever). It is simulated with its receives where
-the table has them, or else as early as PyTorch posts them, and with its receives at their use. One line per table; exit
-code 1 if any is refused.
+The program writes each table twice: schedule.csv, the computations, and with --table-format pytorch schedule_lowered.csv,
+with communication. PyTorch's own code loads the files as they are: `_load_csv` (the notation; `_validate_schedule`; the
+passes that add sends, receives and their waits, or the check that each send and reduction has its wait) and
+`_simulate_comms_compute` (nothing waits forever). A table is simulated with its receives where it has them, or else as
+early as PyTorch posts them, and with its receives at their use. One line per table; exit code 1 if any is refused.
 
-Where PyTorch asks for more than a legal table of ours has, the line says what was done about it:
-- It wants a WAIT_SEND for each send and a WAIT_REDUCE_GRAD for each REDUCE_GRAD. Here a send that is not waited for
-  ends with the step. PyTorch's `_add_wait_send` adds the first, this script the second.
-- Its simulator lets a receive wait where it is posted, and not where its tensor is used. A table that posts receives
-  earlier than PyTorch does can get stuck there; then only the run with receives at their use counts.
+PyTorch's simulator lets a receive wait where it is posted, and not where its tensor is used. A table that posts receives
+earlier than PyTorch does can get stuck there; then only the run with receives at their use counts, and the line says so.
 """
 
 import contextlib
@@ -41,12 +40,12 @@ from torch.distributed.pipelining.schedules import (
     WAIT_SEND_B,
     WAIT_SEND_F,
     _Action,
-    _add_wait_send,
     _PipelineScheduleRuntime,
     _simulate_comms_compute,
 )
 
 SENDS = (SEND_F, SEND_B)
+COMMUNICATION = (*SENDS, RECV_F, RECV_B, REDUCE_GRAD)
 RECEIVE_OF = {FORWARD: RECV_F, FULL_BACKWARD: RECV_B, BACKWARD_INPUT: RECV_B}
 NOT_SIMULATED = (UNSHARD, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD)
 # What the simulator throws when it is stuck; printing a table that got stuck early is an IndexError of PyTorch's.
@@ -75,22 +74,6 @@ def has(table, *operations):
     return any(part.computation_type in operations for actions in table.values() for part in parts(actions))
 
 
-def with_waits(table, remarks):
-    """`table`, where each send and each reduction has its wait."""
-    if has(table, *SENDS) and not has(table, WAIT_SEND_F, WAIT_SEND_B):
-        remarks.append("WAIT_SEND added")
-        table = _add_wait_send(table)
-    if has(table, REDUCE_GRAD) and not has(table, WAIT_REDUCE_GRAD):
-        remarks.append("WAIT_REDUCE_GRAD added")
-        for rank, actions in table.items():
-            table[rank] = []
-            for action in actions:
-                table[rank].append(action)
-                if action.computation_type == REDUCE_GRAD:
-                    table[rank].append(action._replace(computation_type=WAIT_REDUCE_GRAD))
-    return table
-
-
 def at_use(table):
     """`table`, where each receive is directly before the computation that uses what it brings."""
     moved = {}
@@ -110,21 +93,22 @@ def at_use(table):
     return moved
 
 
-def loaded(path, remarks):
-    """The schedule that PyTorch makes of the file. Throws what PyTorch throws."""
-    table = read(path)
+def sizes(table):
+    """The numbers of stages and of micro-batches."""
     every = [part for actions in table.values() for part in parts(actions)]
     if not every:
         raise ValueError("there is no action in it")
-    stages = 1 + max(part.stage_index for part in every)
-    microbatches = 1 + max(part.microbatch_index for part in every if part.microbatch_index is not None)
+    microbatches = [part.microbatch_index for part in every if part.microbatch_index is not None]
+    return 1 + max(part.stage_index for part in every), 1 + max(microbatches)
+
+
+def loaded(path):
+    """The schedule that PyTorch makes of the file. Throws what PyTorch throws."""
+    table = read(path)
+    stages, microbatches = sizes(table)
     schedule = _PipelineScheduleRuntime(stages_of_a_rank(len(table), 1), microbatches)
     schedule._num_stages = stages
-    if has(table, RECV_F, RECV_B, REDUCE_GRAD):
-        actions = {rank: [a for a in row if a is not None] for rank, row in table.items()}
-        schedule._prepare_schedule_with_comms(with_waits(actions, remarks), format="compute_comms")
-    else:
-        schedule._load_csv(path, format="compute_only")
+    schedule._load_csv(path, format="compute_comms" if has(table, *COMMUNICATION) else "compute_only")
     return schedule
 
 
@@ -142,7 +126,7 @@ def report(label, path):
     """Prints the line of one table. Returns whether PyTorch takes it."""
     remarks = []
     try:
-        schedule = loaded(path, remarks)
+        schedule = loaded(path)
         table = schedule.pipeline_order_with_comms
         last = steps(schedule, at_use(table))
         try:
@@ -167,8 +151,9 @@ def schedule_names(program):
 
 
 def write_tables(program, folder, name, ranks, microbatches, flags):
-    """Has the program write its table, and the lowered one if it does. resnet50 has enough layers for all of them."""
+    """Has the program write both tables. resnet50 has enough layers for all of them."""
     flags = ["--explain", "--model", "resnet50", "--balance", "layers", "--out", folder, *flags]
+    flags += ["--table-format", "pytorch"]
     sizes = ["--schedule", name, "--ranks", str(ranks), "--microbatches", str(microbatches)]
     done = subprocess.run([program, *flags, *sizes], capture_output=True, text=True)
     if done.returncode != 0:
@@ -176,12 +161,22 @@ def write_tables(program, folder, name, ranks, microbatches, flags):
     return sorted(pathlib.Path(folder).glob("schedule*.csv"))
 
 
-def load_all_of(program):
+def own_tables(program):
     tables = [(name, ranks, 2 * ranks, ()) for name in schedule_names(program) for ranks in RANKS]
+    return (*tables, *FURTHER)
+
+
+def given_tables(paths):
+    for path in paths:
+        table = read(path)
+        yield path, len(table), sizes(table)[1], ()
+
+
+def load_all_of(program, tables):
     accepted = []
-    for name, ranks, microbatches, flags in (*tables, *FURTHER):
+    for name, ranks, microbatches, flags in tables:
         with tempfile.TemporaryDirectory() as folder:
-            label = " ".join([f"{name}, {ranks} ranks, {microbatches} micro-batches", *flags])
+            label = " ".join([f"{pathlib.Path(name).stem}, {ranks} ranks, {microbatches} micro-batches", *flags])
             for path in write_tables(program, folder, name, ranks, microbatches, flags):
                 accepted.append(report(f"{label}, {path.stem}", path))
     return accepted
@@ -194,7 +189,8 @@ def main():
     if sys.argv[1].endswith(".csv"):
         accepted = [report(pathlib.Path(path).stem, path) for path in sys.argv[1:]]
     else:
-        accepted = load_all_of(sys.argv[1])
+        program, *paths = sys.argv[1:]
+        accepted = load_all_of(program, given_tables(paths) if paths else own_tables(program))
     print(f"{sum(accepted)} of {len(accepted)} tables accepted")
     sys.exit(0 if all(accepted) else 1)
 

@@ -9,10 +9,15 @@
 #include <iterator>
 #include <map>
 #include <ostream>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/error.h"
+#include "core/parse.h"
 #include "parallel/schedule/check.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "tests/parallel/pipeline_training.h"
@@ -156,6 +161,60 @@ TEST(PyTorchTables, AreOursWhereTheScheduleIsTheSame) {
       EXPECT_EQ(table.read(), make_schedule(kind, p, table.microbatches(), table.chunks())) << table.file();
     }
   }
+}
+
+/// Expects one wait after each send and each reduction of a rank, and no more than one reduction at a time.
+void expect_waits(const std::vector<std::string>& cells) {
+  std::set<std::string> pending;
+  int reductions = 0;  // pending at once: PyTorch allows one
+  for (const std::string& cell : cells) {
+    const std::size_t begin = cell.find_first_not_of("0123456789");
+    const std::string name = cell.substr(begin);
+    if (name.starts_with("WAIT_")) {
+      EXPECT_EQ(pending.erase(cell.substr(0, begin) + name.substr(5)), 1U) << cell << " waits for nothing";
+      reductions -= name == "WAIT_REDUCE_GRAD" ? 1 : 0;
+    } else if (name.starts_with("SEND_") || name == "REDUCE_GRAD") {
+      EXPECT_TRUE(pending.insert(cell).second) << cell << " is listed twice";
+      reductions += name == "REDUCE_GRAD" ? 1 : 0;
+    }
+    EXPECT_LE(reductions, 1) << cell;
+  }
+  EXPECT_EQ(pending, std::set<std::string>{}) << "these have no wait";
+}
+
+// PyTorch's `_load_csv(format="compute_comms")` refuses a table in which a send or a reduction has no wait.
+TEST(PyTorchTables, AreWrittenWithTheWaitsThatPyTorchExpects) {
+  for (const std::string& kind : schedule_names()) {
+    for (const int p : kRankCounts) {
+      const Schedule schedule = with_reductions(lower(make_schedule(kind, p, 2 * p)));
+      const std::string text = to_pytorch_text(schedule);
+      int rank = 0;
+      for (const std::string_view line : split_text(std::string_view(text).substr(0, text.size() - 1), '\n')) {
+        SCOPED_TRACE(fmt::format("{}, rank {} of {}", kind, rank++, p));
+        std::vector<std::string> cells;
+        for (const std::string_view cell : split_text(line, ',')) {
+          cells.emplace_back(cell);
+        }
+        expect_waits(cells);
+      }
+      EXPECT_EQ(rank, p) << kind;
+      int left_out = 0;
+      EXPECT_EQ(schedule_from_text(text, kind, &left_out), schedule) << kind;
+      auto count = counts(schedule);
+      EXPECT_EQ(count["REDUCE_GRAD"], schedule.stage_count()) << kind;
+      EXPECT_EQ(left_out, count["SEND_F"] + count["SEND_B"] + count["REDUCE_GRAD"]) << kind;
+    }
+  }
+}
+
+// The wait for an activation comes after the gradient that it led to: by then the receiver has used it.
+TEST(PyTorchTables, WaitForAnActivationAfterItsGradient) {
+  EXPECT_EQ(to_pytorch_text(lower(make_schedule("1f1b", 2, 2), {.receives = 0})),
+            "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1,0REDUCE_GRAD,"
+            "0WAIT_REDUCE_GRAD\n"
+            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1WAIT_SEND_B0,"
+            "1WAIT_SEND_B1\n");
+  EXPECT_THROW(to_pytorch_text(make_schedule("1f1b", 2, 2)), Error) << "not lowered";
 }
 
 // Schedule1F1B numbers the forwards of its last rank from 1. PyTorch's own validation refuses it, too.
