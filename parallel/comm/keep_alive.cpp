@@ -7,6 +7,7 @@ void KeepAlive::during(const std::function<void()>& body) {
     return body();
   }
   if (!thread_) {
+    comm_.barrier();  // MPI makes a thread's communicator without a deadline, so every rank must be here
     thread_.emplace(comm_);
   }
   Heartbeat heartbeat(*thread_, comm_, timeout_, Heartbeat::Beats::while_running, longest_call_);
