@@ -81,7 +81,7 @@ std::vector<Flag> training() {
        "Let the slices share the tokens of vit between the layers that are cut", only_in<1, 8>(whole_layers)},
       {"class-parallel", "Training", on_off(&TrainingSettings::class_parallel), Scope::training,
        "Cut the last layer by classes, and compute the loss without gathering the logits", only_in<1, 8>(whole_layers)},
-      {"ranks", "Pipeline", whole(&WorldSettings::ranks, 1, kMaxDevices), Scope::asynchronous_training,
+      {"ranks", "Pipeline", whole(&WorldSettings::ranks, 1, kMaxDevices), Scope::rank_dependent_training,
        "Number of ranks, each with a device of its own; in chapter 7, of devices of one program",
        only_in<2, 3, 4, 5, 6, 7, 8>("this chapter trains on one device; ranks begin in chapter 2")},
   };
@@ -96,7 +96,7 @@ std::vector<Flag> data_parallel() {
        "one by one as they arrive, or several together. With 'central' (a parameter server) one rank owns the weights "
        "and gathers gradients; with 'replicate' one rank owns the weights and sends copies for every batch",
        only_in<6>(no_sharing)},
-      {"mesh", "Data parallel", parsed(&ReplicaSettings::mesh), Scope::run,
+      {"mesh", "Data parallel", parsed(&ReplicaSettings::mesh), Scope::data_parallel_training,
        "Numbers of data-parallel ranks, pipeline ranks and (chapter 8) tensor-parallel ranks, such as dp=2,pp=2",
        only_in<6, 8>(no_sharing)},
       {"overlap", "Data parallel", on_off(&ReplicaSettings::overlap), Scope::run,
@@ -263,6 +263,10 @@ bool Flag::shapes_training(const Settings& settings) const {
       return true;
     case Scope::asynchronous_training:
       return is_asynchronous;
+    case Scope::rank_dependent_training:
+      return is_asynchronous || settings.data_parallel.mode.has_value();
+    case Scope::data_parallel_training:
+      return settings.data_parallel.mode.has_value();
     default:
       return false;
   }

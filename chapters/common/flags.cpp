@@ -135,14 +135,8 @@ Settings merged_with_older(const Settings& given, const Settings& older, const W
   if (was_given("schedule") && !was_given("chunks")) {
     merged.pipeline.chunks = chapter.defaults.pipeline.chunks;  // the older run's chunks were for its own schedule
   }
-  if (was_given("mesh") && merged.data_parallel.mode &&
-      (merged.data_parallel.mesh->pipeline == 1 || older.data_parallel.mesh->pipeline == 1)) {
-    merged.pipeline = given.pipeline;  // only one of the two runs has pipelines
-  }
   const bool is_synchronous = !merged.pipeline.versions;  // otherwise the stages are part of the training
-  if (is_synchronous &&
-      (was_given("ranks") || was_given("chunks") || was_given("schedule") || was_given("balance") ||
-       was_given("mesh")) &&
+  if (is_synchronous && (was_given("ranks") || was_given("chunks") || was_given("schedule") || was_given("balance")) &&
       !was_given("split")) {
     merged.pipeline.split = {};
   }
@@ -229,11 +223,6 @@ Settings FlagParser::parse(int argc, const char* const* argv) {
                        "--{} differs from the run in {}, but --resume continues the same training; leave out the flag, "
                        "or start a new run without --resume",
                        changed, settings.run.resume);
-  throw_if<UsageError>(older && batch_parts(settings) != batch_parts(*older),
-                       "--resume {0}: expected {1} data-parallel rank(s) or pipelines, as the run has, got {2}: their "
-                       "number decides how gradients are summed; give dp={1} in --mesh (without pipelines in chapter "
-                       "6: --ranks {1}), or start a new run without --resume",
-                       settings.run.resume, batch_parts(*older), batch_parts(settings));
   require_consistent(chapter, settings);
   put_bug_into(settings);
   if (settings.run.explain && !is_rank_zero()) {

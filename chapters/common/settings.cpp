@@ -15,7 +15,6 @@ using Json = nlohmann::ordered_json;
 using Kind = FlagValue::Kind;
 
 constexpr const char* kLevel = "cpu-level";
-constexpr const char* kBatchParts = "batch-parts";
 
 Json json_of(const Flag& flag, const Settings& settings) {
   std::string text = flag.value.text(settings);
@@ -86,21 +85,16 @@ std::string training_json(const Settings& settings) {
       json[flag.name] = json_of(flag, settings);
     }
   }
-  json[kBatchParts] = batch_parts(settings);
   return json.dump();
 }
 
 bool trains_alike(const std::string& saved, const std::string& now) try {
-  Json before = parse_json<Json>(saved, "the saved settings");
+  const Json before = parse_json<Json>(saved, "the saved settings");
   const Json after = parse_json<Json>(now, "the settings");
   if (!before.is_object() || !after.is_object()) {
     return saved == now;
   }
   Json merged = after;
-  if (!before.contains(kBatchParts)) {  // an older version saved these for data-parallel ranks
-    before.erase("ranks");
-    before.erase("mesh");
-  }
   merged.update(before);
   return merged == after;
 } catch (const DataError&) {
@@ -142,11 +136,6 @@ Settings merge(Settings given, const Settings& older, const std::function<bool(c
     }
   }
   return given;
-}
-
-int batch_parts(const Settings& settings) {
-  const auto& sharing = settings.data_parallel;
-  return !sharing.mesh.empty() ? sharing.mesh->data : sharing.mode ? settings.world.ranks : 1;
 }
 
 std::string first_difference(const Settings& a, const Settings& b) {

@@ -146,9 +146,6 @@ bool trains_alike(const std::string& saved, const std::string& now);
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter);
 /// Returns `given`, with the values of `older` for all saved flags (named without dashes) that were not given.
 Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given);
-/// Returns the number of parts of each batch whose gradients are computed by different ranks, or pipelines, and then
-/// summed in order. With this number, the other directions of a mesh may change and the bytes stay the same.
-int batch_parts(const Settings& settings);
 /// Returns the first flag (without dashes) that shapes the training and differs between two runs, or "".
 std::string first_difference(const Settings& a, const Settings& b);
 

@@ -125,13 +125,6 @@ TEST_F(TensorParallelTraining, GoesOnExactlyWithAnotherMesh) {
   }
 }
 
-TEST_F(TensorParallelTraining, RefusesAnotherNumberOfBatchPartsWhenItGoesOn) {
-  make_data(40, 10);
-  ASSERT_EQ(train(kCh08, "run", joined(kSmallVit, {"--mesh", "tp=2"}), "1").exit_code, 0);
-  expect_refused(kCh08, {"--resume", "run", "--epochs", "2", "--mesh", "dp=2"},
-                 {"expected 1 data-parallel rank(s) or pipelines, as the run has, got 2"});
-}
-
 TEST_F(TensorParallelTraining, ExplainsTheGroupsAndTheWeights) {
   const Outcome outcome = run(kCh08, {"--smoke", "--explain", "--mesh", "dp=2,pp=4,tp=2", "--microbatches", "4"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
