@@ -117,12 +117,6 @@ class NeverFinished : public DataError {
   using DataError::DataError;
 };
 
-/// Thrown for a checkpoint of other data. An older checkpoint is no better.
-class OtherData : public DataError {
- public:
-  using DataError::DataError;
-};
-
 /// Calls `body`, and converts file system errors to DataError.
 template <class Body>
 auto with_reasons(const fs::path& path, const Body& body) try {
@@ -167,9 +161,6 @@ void Checkpoints::commit(const Progress& progress, const std::set<int>& ranks) c
   const fs::path checkpoint = folder_of(progress);
   TensorFile manifest{{}, to_metadata(progress)};
   manifest.metadata["training"] = training_;
-  if (!data_.empty()) {
-    manifest.metadata["data"] = data_;
-  }
   manifest.metadata["ranks"] = fmt::format("{}", fmt::join(ranks, ","));
   save_tensors((checkpoint / kManifest).string(), manifest);
 
@@ -210,10 +201,7 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
     throw NeverFinished(fmt::format("{}: the checkpoint was never completed", checkpoint.string()));
   }
   const TensorFile manifest = load_tensors(path.string());
-  Found found{.progress = from_metadata(manifest.metadata, path)};
-  if (const auto data = manifest.metadata.find("data"); data != manifest.metadata.end()) {
-    found.data = data->second;
-  }
+  Found found{from_metadata(manifest.metadata, path), {}, {}, {}};
   throw_if<DataError>(std::vector{found.progress.epoch, found.progress.step} != number_of(checkpoint),
                       "{}: contains epoch {}, step {}, which contradicts the name of its folder", path.string(),
                       found.progress.epoch, found.progress.step);
@@ -231,25 +219,16 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
   return found;
 }
 
-Checkpoints::Found Checkpoints::newest(const StateOutline* expected, const StatePart& part,
-                                       const std::function<std::string(const std::string&)>& why_other_data) const {
+Checkpoints::Found Checkpoints::newest(const StateOutline* expected, const StatePart& part) const {
   std::vector<std::string> skipped;
   bool has_damaged = false;
   for (const fs::path& checkpoint : all()) {
     try {
       Found found = read(checkpoint, part);
-      if (const std::string why = why_other_data ? why_other_data(found.data) : ""; !why.empty()) {
-        throw OtherData(
-            fmt::format("{}: the data is not the data of this checkpoint: {}; restore the data, or give "
-                        "--accept-new-data to continue with it as it is now",
-                        checkpoint.string(), why));
-      }
       const std::string reason = expected == nullptr ? "" : misfit(*expected, found.contents);
       throw_if<DataError>(!reason.empty(), "{}: does not match the model: it {}", checkpoint.string(), reason);
       found.skipped = skipped;
       return found;
-    } catch (const OtherData&) {
-      throw;
     } catch (const NeverFinished& error) {
       skipped.push_back(error.what());
     } catch (const DataError& error) {

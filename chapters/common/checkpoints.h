@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -35,9 +34,8 @@ class Checkpoints {
  public:
   /// `training` has the settings of the training as text (training_json). Only checkpoints of the same training are
   /// accepted (trains_alike).
-  /// `data` is the record of the data (datasets/fingerprint.h) that commit() saves.
-  Checkpoints(std::filesystem::path folder, std::string training, std::string data = "")
-      : folder_(std::move(folder)), training_(std::move(training)), data_(std::move(data)) {}
+  Checkpoints(std::filesystem::path folder, std::string training)
+      : folder_(std::move(folder)), training_(std::move(training)) {}
 
   /// Removes the temporary files that killed programs left. Throws DataError if that fails.
   void remove_abandoned() const;
@@ -54,18 +52,15 @@ class Checkpoints {
 
   // Reading a checkpoint.
   struct Found {
-    Progress progress = {};
-    StateContents contents = {};            ///< of the whole model
-    TrainingState state = {};               ///< the requested tensors
-    std::string data = {};                  ///< the record of its data; empty in a checkpoint of an older version
-    std::vector<std::string> skipped = {};  ///< the reasons why newer checkpoints were not used
+    Progress progress;
+    StateContents contents;            ///< of the whole model
+    TrainingState state;               ///< the requested tensors
+    std::vector<std::string> skipped;  ///< the reasons why newer checkpoints were not used
   };
   /// Returns the newest checkpoint that is complete, belongs to the same training, and has the outline `expected`, if
   /// that is given. If there is none, throws DataError, which says what is wrong with each. All data is verified, but
-  /// only `part` is kept in memory. `why_other_data` returns what is different about the data of a checkpoint, given
-  /// its record; if the newest valid checkpoint has other data, throws DataError, and takes no older one.
-  Found newest(const StateOutline* expected = nullptr, const StatePart& part = {},
-               const std::function<std::string(const std::string& data)>& why_other_data = {}) const;
+  /// only `part` is kept in memory.
+  Found newest(const StateOutline* expected = nullptr, const StatePart& part = {}) const;
   /// Returns the checkpoint of that epoch and step. Throws DataError if it is not complete.
   Found at(std::int64_t epoch, std::int64_t step, const StatePart& part = {}) const;
 
@@ -78,7 +73,6 @@ class Checkpoints {
 
   std::filesystem::path folder_;
   std::string training_;
-  std::string data_;
 };
 
 }  // namespace stagecoach

@@ -104,8 +104,6 @@ void require_usable(const Settings& s, const WasGiven& was_given) {
     throw_if<UsageError>(was_given(flag) && value.empty(),
                          "--{} is empty; give a file or folder, or leave out the flag", flag);
   }
-  throw_if<UsageError>(s.run.accept_new_data && s.run.resume.empty(),
-                       "--accept-new-data without --resume: a new run takes any data; leave out the flag");
   throw_if<UsageError>(s.data.smoke && was_given("data"), "--smoke runs on generated images; leave out --data");
 }
 

@@ -9,6 +9,9 @@
 namespace stagecoach {
 namespace {
 
+/// Thrown on the other ranks for wrong flags: all processes have the same flags, and rank 0 reports the error.
+struct SaidByRank0 {};
+
 Settings flags_of_this_process(int argc, const char* const* argv, const Chapter& chapter) {
   if (is_rank_zero()) {
     return parse_flags(argc, argv, chapter);
@@ -18,7 +21,7 @@ Settings flags_of_this_process(int argc, const char* const* argv, const Chapter&
   try {
     return parse_flags(argc, argv, chapter);
   } catch (const UsageError&) {
-    throw SaidByRank0{};  // all processes have the same flags
+    throw SaidByRank0{};
   }
 }
 
@@ -32,8 +35,8 @@ int run_program(int argc, const char* const* argv, const Chapter& chapter, void 
     });
   } catch (const HelpShown&) {
     return 0;
-  } catch (const SaidByRank0& error) {
-    return error.exit_code;
+  } catch (const SaidByRank0&) {
+    return 2;
   } catch (const Interrupted&) {
     return 130;
   }

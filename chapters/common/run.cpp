@@ -11,7 +11,6 @@
 #include "core/asynchronous.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
-#include "datasets/fingerprint.h"
 #include "parallel/launch/launch.h"
 
 namespace stagecoach {
@@ -61,18 +60,10 @@ void Run::print_notes(const std::vector<std::string>& notes) const {
   }
 }
 
-void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer, CompressionMemory* memory) {
+void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
   model_ = &model;
   optimizer_ = &optimizer;
   memory_ = memory;
-  const bool is_process = settings_.world.transport != Transport::thread;
-  if (is_process || (prints() && (folder_.writes() || !settings_.run.resume.empty()))) {
-    data_ = fingerprint(data);
-    folder_.set_data(data_);
-  }
-  if (is_process) {
-    require_equal_data();
-  }
   folder_.lock();
   outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)),
                             memory == nullptr ? "" : std::to_string(role_.shard));
@@ -122,43 +113,6 @@ void Run::load_checkpoint() {
   meter_.resume(progress, role_.loss_rank);
 }
 
-void Run::require_equal_data() {
-  const std::vector<std::string> records = gather_texts(comm_, data_);
-  std::string why;
-  for (std::size_t rank = 1; rank < records.size() && why.empty(); ++rank) {
-    why = data_difference(records[0], records[rank]);
-    if (!why.empty()) {
-      why = fmt::format("rank {} has other data than rank 0: {}; give all processes the same --data", rank, why);
-    }
-  }
-  Tensor is_refused = Tensor::full({1}, why.empty() ? 0 : 1, DType::float64, comm_.device());
-  comm_.broadcast(is_refused, 0);
-  if (is_refused.to_vector<double>()[0] != 0) {
-    fail_on_all_ranks(DataError(why));
-  }
-}
-
-/// Ends rank 0 with `error`, and the other processes, which call it together, silently with the same exit code.
-void Run::fail_on_all_ranks(const DataError& error) const {
-  comm_.barrier();  // an exception on one rank ends all ranks
-  if (prints()) {
-    throw DataError(error);
-  }
-  throw SaidByRank0{3};
-}
-
-/// Prints what is to be said about the data of the checkpoint with the record `saved`.
-void Run::report_data(const std::string& saved) const {
-  if (saved.empty()) {
-    return print_notes(
-        {"the checkpoint does not say which data it was trained on, because an older version wrote it; whether the "
-         "data is the same was not checked"});
-  }
-  if (const std::string why = data_difference(saved, data_); !why.empty()) {
-    print_notes({"--accept-new-data: the data has changed, and the run continues with it as it is now: " + why});
-  }
-}
-
 /// Returns the checkpoint that rank 0 finds, on all ranks.
 Checkpoints::Found Run::newest_checkpoint() const {
   const Checkpoints checkpoints = folder_.resumed();
@@ -167,27 +121,12 @@ Checkpoints::Found Run::newest_checkpoint() const {
   if (comm_.rank() != 0) {
     comm_.broadcast(epoch_and_step, 0);
     const auto numbers = epoch_and_step.to_vector<double>();
-    if (numbers[0] == 0) {
-      fail_on_all_ranks(DataError(""));
-    }
     return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]), mine);
   }
-  Checkpoints::Found found;
-  try {
-    found = checkpoints.newest(&outline_, mine, [&](const std::string& saved) {
-      return saved.empty() || settings_.run.accept_new_data ? "" : data_difference(saved, data_);
-    });
-  } catch (const DataError& error) {
-    if (settings_.world.transport == Transport::thread) {
-      throw;
-    }
-    comm_.broadcast(epoch_and_step, 0);  // epoch 0: there is none
-    fail_on_all_ranks(error);
-  }
+  Checkpoints::Found found = checkpoints.newest(&outline_, mine);
   for (const std::string& reason : found.skipped) {
     print_line("Skipped: " + printable(reason));
   }
-  report_data(found.data);
   epoch_and_step.narrow(0, 1).fill(static_cast<double>(found.progress.epoch));
   epoch_and_step.narrow(1, 1).fill(static_cast<double>(found.progress.step));
   comm_.broadcast(epoch_and_step, 0);

@@ -3,7 +3,7 @@
 /// A training run, and the one loop that all chapters share:
 ///
 ///   Run run(settings, device);                 // prints the settings
-///   run.set_up_checkpoints(data, model, optimizer);  // with --resume loads both; opens --out
+///   run.set_up_checkpoints(model, optimizer);  // with --resume loads both; opens --out
 ///   for (Epoch& epoch : run.epochs()) {        // up to --epochs; after each one prints its line and saves
 ///     for (const Batch& batch : epoch.training_batches(train_loader))  // times each step; on SIGINT saves and stops
 ///       …                                                              // the chapter's own training step
@@ -30,7 +30,6 @@
 #include "chapters/common/step_trace.h"
 #include "chapters/common/stop_protocol.h"
 #include "core/trace.h"
-#include "datasets/dataset.h"
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "parallel/comm/keep_alive.h"
@@ -58,10 +57,8 @@ class Run {
   /// With --resume, loads the newest checkpoint into the rank's model and optimizer, and into the memory of its
   /// compression if there is one. From then on epochs() saves all of them after each epoch, and when it stops early.
   /// They must outlive the run. Nothing is written to the --out folder before this call. Throws UsageError if no epoch
-  /// is left to train. Throws DataError if `data` is not the data of the checkpoint, unless --accept-new-data is given,
-  /// or if the ranks' processes have read different data. Checkpoints are saved with a record of the data.
-  void set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer,
-                          CompressionMemory* memory = nullptr);
+  /// is left to train.
+  void set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
   /// Registers `predict`, which returns the timeline to show in trace.json beside the measured one. It is called once,
   /// when the trace is written: after the training of this run's first epoch, or when that is stopped. All ranks call
   /// it together.
@@ -81,11 +78,7 @@ class Run {
   /// disk is. All ranks call it together.
   void with_files(const std::function<void()>& body);
   void load_checkpoint();
-  /// Throws DataError on all ranks if a rank has other data than rank 0.
-  void require_equal_data();
   Checkpoints::Found newest_checkpoint() const;
-  void report_data(const std::string& saved) const;
-  [[noreturn]] void fail_on_all_ranks(const DataError& error) const;
   /// Saves everything. `result` is given after a finished epoch.
   void save(const EpochResult* result = nullptr);
 
@@ -103,7 +96,6 @@ class Run {
   Module* model_ = nullptr;
   Optimizer* optimizer_ = nullptr;
   CompressionMemory* memory_ = nullptr;
-  std::string data_;                  // the record of the data; in a process with several ranks, on rank 0 only
   std::vector<EpochResult> results_;  // of the epochs that this run has finished, for --summary
   const char* summary_place_ = "rank";
   std::unique_ptr<Epoch> epoch_;  // the one in progress

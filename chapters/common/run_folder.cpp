@@ -145,9 +145,7 @@ RunFolder::RunFolder(const Settings& settings, int rank)
 
 Checkpoints RunFolder::resumed() const { return {resumed_ / run_files::kCheckpoints, training_json(settings_)}; }
 
-Checkpoints RunFolder::checkpoints() const {
-  return {folder_ / run_files::kCheckpoints, training_json(settings_), data_};
-}
+Checkpoints RunFolder::checkpoints() const { return {folder_ / run_files::kCheckpoints, training_json(settings_)}; }
 
 void RunFolder::lock() {
   if (is_writer()) {

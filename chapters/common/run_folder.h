@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "chapters/common/checkpoints.h"
 #include "chapters/common/epoch_log.h"
@@ -30,8 +29,6 @@ class RunFolder {
 
   /// Returns the checkpoints of the run that --resume names. Reading them writes nothing.
   Checkpoints resumed() const;
-  /// Sets the record of the data, which rank 0 saves with each checkpoint.
-  void set_data(std::string data) { data_ = std::move(data); }
   /// Keeps other runs from writing to the folder. Called before anything is read, since the run that --resume names may
   /// be in this folder too. Throws UsageError if another run is writing there.
   void lock();
@@ -64,7 +61,6 @@ class RunFolder {
   std::filesystem::path folder_;
   std::filesystem::path resumed_;
   FolderLock lock_;
-  std::string data_;
   std::string metrics_;  // all lines so far: the file is always rewritten whole, so that it is never incomplete
 };
 
