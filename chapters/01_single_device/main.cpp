@@ -69,7 +69,7 @@ void train(const Settings& settings) {
   const auto model = make_model(settings.training, data.train, device);  // for the images and classes of the data
   const ClassifierLoss summed_loss = loss_of(settings.training);
   const auto optimizer = make_optimizer(settings.training, model->named_parameters());
-  run.set_up_checkpoints(*model, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
+  run.set_up_checkpoints(data, *model, *optimizer);  // --resume: loads both; after each epoch, saves both to --out
   // Loaders make the next batches on a second thread, if --threads leaves a core for it.
   DeviceLoader train_loader(make_loader(settings.training, settings.world, data.train, LoaderFor::training), device);
   DeviceLoader test_loader(make_loader(settings.training, settings.world, data.test, LoaderFor::testing), device);

@@ -147,7 +147,7 @@ void train_from_table(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loa
 void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, role_of(plan, rank.index));  // prints, measures, saves; role_of says which layers
   StageReplica replica = make_stage_replica(settings, plan, data.train, rank);
-  run.set_up_checkpoints(*replica.layers, *replica.optimizer);  // --resume: loads both; epochs() saves both to --out
+  run.set_up_checkpoints(data, *replica.layers, *replica.optimizer);  // --resume: loads both; epochs() saves both
   // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of its steps.
   run.show_in_trace([&] { return predicted_timeline(plan, replica.pipeline.log()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);

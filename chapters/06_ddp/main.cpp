@@ -145,7 +145,7 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
   }
   const auto strategy = make_strategy({settings, topology, data, rank});
   // With --resume loads all three; epochs() saves them to --out after each epoch.
-  run.set_up_checkpoints(strategy->model(), strategy->optimizer(), strategy->compression_memory());
+  run.set_up_checkpoints(data, strategy->model(), strategy->optimizer(), strategy->compression_memory());
   strategy->broadcast_weights();  // from rank 0, or from the first pipeline to the others
   // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
   run.show_in_trace([&] { return strategy->predicted_timeline(); });

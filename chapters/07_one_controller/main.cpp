@@ -136,8 +136,8 @@ void train_on_devices(const Settings& settings) {
   print_text(layer_table(
       model, {settings.training.batch_size, 3, settings.training.image_size, settings.training.image_size}));
   const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());
-  run.set_up_checkpoints(*model.whole, *optimizer);  // --resume: loads both; epochs() saves both to --out
-  const Device host;                                 // where the loaders put their batches
+  run.set_up_checkpoints(data, *model.whole, *optimizer);  // --resume: loads both; epochs() saves both to --out
+  const Device host;                                       // where the loaders put their batches
   DeviceLoader train_loader(make_loader(settings.training, settings.world, data.train, LoaderFor::training), host);
   DeviceLoader test_loader(make_loader(settings.training, settings.world, data.test, LoaderFor::testing), host);
 

@@ -81,9 +81,9 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   Pipeline pipeline =
       make_pipeline(settings.pipeline, plan, stages, mesh.pipeline(), loss_of(settings.training, &mesh.tensor()));
   Reducer reducer(layers->named_parameters(), mesh.data(), {.caps = settings.data_parallel.caps()});
-  // --resume: loads both; epochs() saves both to --out after each epoch, as whole weights: a run can go on with another
+  // --resume: loads both; after each epoch, saves both to --out, as whole weights: a run can go on with another
   // mesh.
-  run.set_up_checkpoints(*layers, *optimizer);
+  run.set_up_checkpoints(data, *layers, *optimizer);
   broadcast_module(*layers, mesh.data());
   const auto measured_costs = [&] {
     Costs costs = slowest_of(slowest_of(pipeline.log().mean_costs(), mesh.tensor()), mesh.data());

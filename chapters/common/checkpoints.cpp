@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "chapters/common/data_check.h"
 #include "chapters/common/settings.h"
 #include "core/atomic_file.h"
 #include "core/parse.h"
@@ -161,6 +162,9 @@ void Checkpoints::commit(const Progress& progress, const std::set<int>& ranks) c
   const fs::path checkpoint = folder_of(progress);
   TensorFile manifest{{}, to_metadata(progress)};
   manifest.metadata["training"] = training_;
+  if (data_) {
+    manifest.metadata["data"] = to_json(*data_);
+  }
   manifest.metadata["ranks"] = fmt::format("{}", fmt::join(ranks, ","));
   save_tensors((checkpoint / kManifest).string(), manifest);
 
@@ -201,7 +205,10 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
     throw NeverFinished(fmt::format("{}: the checkpoint was never completed", checkpoint.string()));
   }
   const TensorFile manifest = load_tensors(path.string());
-  Found found{from_metadata(manifest.metadata, path), {}, {}, {}};
+  Found found{.progress = from_metadata(manifest.metadata, path)};
+  if (const auto data = manifest.metadata.find("data"); data != manifest.metadata.end()) {
+    found.data = fingerprint_from_json(data->second, path.string());
+  }
   throw_if<DataError>(std::vector{found.progress.epoch, found.progress.step} != number_of(checkpoint),
                       "{}: contains epoch {}, step {}, which contradicts the name of its folder", path.string(),
                       found.progress.epoch, found.progress.step);
@@ -219,16 +226,22 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
   return found;
 }
 
-Checkpoints::Found Checkpoints::newest(const StateOutline* expected, const StatePart& part) const {
+Checkpoints::Found Checkpoints::newest(const StateOutline* expected, const StatePart& part,
+                                       const RequireData& require_data) const {
   std::vector<std::string> skipped;
   bool has_damaged = false;
   for (const fs::path& checkpoint : all()) {
     try {
       Found found = read(checkpoint, part);
+      if (require_data) {
+        require_data(found.data);
+      }
       const std::string reason = expected == nullptr ? "" : misfit(*expected, found.contents);
       throw_if<DataError>(!reason.empty(), "{}: does not match the model: it {}", checkpoint.string(), reason);
       found.skipped = skipped;
       return found;
+    } catch (const OtherData&) {
+      throw;
     } catch (const NeverFinished& error) {
       skipped.push_back(error.what());
     } catch (const DataError& error) {

@@ -7,11 +7,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "chapters/common/training_state.h"
+#include "datasets/fingerprint.h"
 
 namespace stagecoach {
 
@@ -33,9 +36,9 @@ struct Progress {
 class Checkpoints {
  public:
   /// `training` has the settings of the training as text (training_json). Only checkpoints of the same training are
-  /// accepted (trains_alike).
-  Checkpoints(std::filesystem::path folder, std::string training)
-      : folder_(std::move(folder)), training_(std::move(training)) {}
+  /// accepted (trains_alike). The manifest of a new checkpoint also has the fingerprint of `data`.
+  Checkpoints(std::filesystem::path folder, std::string training, std::optional<Fingerprint> data = {})
+      : folder_(std::move(folder)), training_(std::move(training)), data_(std::move(data)) {}
 
   /// Removes the temporary files that killed programs left. Throws DataError if that fails.
   void remove_abandoned() const;
@@ -52,15 +55,18 @@ class Checkpoints {
 
   // Reading a checkpoint.
   struct Found {
-    Progress progress;
-    StateContents contents;            ///< of the whole model
-    TrainingState state;               ///< the requested tensors
-    std::vector<std::string> skipped;  ///< the reasons why newer checkpoints were not used
+    Progress progress = {};
+    StateContents contents = {};            ///< of the whole model
+    TrainingState state = {};               ///< the requested tensors
+    std::optional<Fingerprint> data = {};   ///< of its training; empty if an older version wrote it
+    std::vector<std::string> skipped = {};  ///< the reasons why newer checkpoints were not used
   };
+  using RequireData = std::function<void(const std::optional<Fingerprint>& saved)>;
   /// Returns the newest checkpoint that is complete, belongs to the same training, and has the outline `expected`, if
   /// that is given. If there is none, throws DataError, which says what is wrong with each. All data is verified, but
-  /// only `part` is kept in memory.
-  Found newest(const StateOutline* expected = nullptr, const StatePart& part = {}) const;
+  /// only `part` is kept in memory. `require_data` may throw OtherData, which is not caught here.
+  Found newest(const StateOutline* expected = nullptr, const StatePart& part = {},
+               const RequireData& require_data = {}) const;
   /// Returns the checkpoint of that epoch and step. Throws DataError if it is not complete.
   Found at(std::int64_t epoch, std::int64_t step, const StatePart& part = {}) const;
 
@@ -73,6 +79,7 @@ class Checkpoints {
 
   std::filesystem::path folder_;
   std::string training_;
+  std::optional<Fingerprint> data_;
 };
 
 }  // namespace stagecoach

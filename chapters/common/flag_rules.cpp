@@ -341,6 +341,8 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
       s.run.table_format != TableFormat::stagecoach && (!s.run.explain || s.run.out.empty()),
       "--table-format {}: only --explain --out writes tables; give --explain and --out DIR, or leave out the flag",
       name_of(s.run.table_format));
+  refuse_if(s.run.accept_new_data && s.run.resume.empty(),
+            "--accept-new-data without --resume: a new run accepts any data; give --resume too, or leave out the flag");
   refuse_if(s.run.summary && s.run.explain,
             "--summary with --explain: nothing is trained, so there is nothing to sum up; leave out one of them");
   refuse_if(

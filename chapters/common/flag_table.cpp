@@ -230,6 +230,8 @@ std::vector<Flag> run(const Chapter& chapter) {
        "Folder for config, metrics, trace, weights and checkpoints (none: nothing is written)"},
       {"resume", "Run", any_text(&RunSettings::resume), Scope::command,
        "Folder of an earlier run: continue from its last checkpoint"},
+      {"accept-new-data", "Run", on_off(&RunSettings::accept_new_data), Scope::command,
+       "With --resume: continue even if the data differ from those of the checkpoint"},
       {"explain", "Run", on_off(&RunSettings::explain), Scope::command,
        "Show what a step does and what it keeps in memory, without training"},
       {"lowered", "Run", on_off(&RunSettings::lowered), Scope::command,

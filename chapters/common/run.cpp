@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "chapters/common/data_check.h"
 #include "chapters/common/program.h"
 #include "chapters/common/summary.h"
 #include "chapters/common/training_state.h"
@@ -60,11 +61,12 @@ void Run::print_notes(const std::vector<std::string>& notes) const {
   }
 }
 
-void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
+void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer, CompressionMemory* memory) {
   model_ = &model;
   optimizer_ = &optimizer;
   memory_ = memory;
   folder_.lock();
+  folder_.set_data(data);
   outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)),
                             memory == nullptr ? "" : std::to_string(role_.shard));
   with_files([&] {
@@ -123,10 +125,12 @@ Checkpoints::Found Run::newest_checkpoint() const {
     const auto numbers = epoch_and_step.to_vector<double>();
     return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]), mine);
   }
-  Checkpoints::Found found = checkpoints.newest(&outline_, mine);
+  Checkpoints::Found found = checkpoints.newest(
+      &outline_, mine, [&](const auto& saved) { require_same_data(saved, *folder_.data(), settings_.run); });
   for (const std::string& reason : found.skipped) {
     print_line("Skipped: " + printable(reason));
   }
+  print_notes(data_notes(found.data, *folder_.data()));
   epoch_and_step.narrow(0, 1).fill(static_cast<double>(found.progress.epoch));
   epoch_and_step.narrow(1, 1).fill(static_cast<double>(found.progress.step));
   comm_.broadcast(epoch_and_step, 0);

@@ -3,7 +3,7 @@
 /// A training run, and the one loop that all chapters share:
 ///
 ///   Run run(settings, device);                 // prints the settings
-///   run.set_up_checkpoints(model, optimizer);  // with --resume loads both; opens --out
+///   run.set_up_checkpoints(data, model, optimizer);  // with --resume loads both; opens --out
 ///   for (Epoch& epoch : run.epochs()) {        // up to --epochs; after each one prints its line and saves
 ///     for (const Batch& batch : epoch.training_batches(train_loader))  // times each step; on SIGINT saves and stops
 ///       …                                                              // the chapter's own training step
@@ -55,10 +55,12 @@ class Run {
   /// Prints `notes` about the run, one per line.
   void print_notes(const std::vector<std::string>& notes) const;
   /// With --resume, loads the newest checkpoint into the rank's model and optimizer, and into the memory of its
-  /// compression if there is one. From then on epochs() saves all of them after each epoch, and when it stops early.
-  /// They must outlive the run. Nothing is written to the --out folder before this call. Throws UsageError if no epoch
-  /// is left to train.
-  void set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
+  /// compression if there is one. From then on epochs() saves all of them after each epoch, and when it stops early,
+  /// with the fingerprint of rank 0's `data`. They must outlive the run. Nothing is written to the --out folder before
+  /// this call. Throws UsageError if no epoch is left to train, and DataError if the checkpoint was trained on other
+  /// data (require_same_data).
+  void set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer,
+                          CompressionMemory* memory = nullptr);
   /// Registers `predict`, which returns the timeline to show in trace.json beside the measured one. It is called once,
   /// when the trace is written: after the training of this run's first epoch, or when that is stopped. All ranks call
   /// it together.

@@ -145,11 +145,19 @@ RunFolder::RunFolder(const Settings& settings, int rank)
 
 Checkpoints RunFolder::resumed() const { return {resumed_ / run_files::kCheckpoints, training_json(settings_)}; }
 
-Checkpoints RunFolder::checkpoints() const { return {folder_ / run_files::kCheckpoints, training_json(settings_)}; }
+Checkpoints RunFolder::checkpoints() const {
+  return {folder_ / run_files::kCheckpoints, training_json(settings_), data_};
+}
 
 void RunFolder::lock() {
   if (is_writer()) {
     lock_.take(folder_);
+  }
+}
+
+void RunFolder::set_data(const TrainTest& data) {
+  if (rank_ == 0 && (writes() || !resumed_.empty())) {
+    data_ = fingerprint_of(data);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "chapters/common/folder_lock.h"
 #include "chapters/common/settings.h"
 #include "chapters/common/training_state.h"
+#include "datasets/fingerprint.h"
 
 namespace stagecoach {
 
@@ -32,6 +33,10 @@ class RunFolder {
   /// Keeps other runs from writing to the folder. Called before anything is read, since the run that --resume names may
   /// be in this folder too. Throws UsageError if another run is writing there.
   void lock();
+  /// Sets the data of the training. The fingerprint is in each checkpoint that this rank commits.
+  void set_data(const TrainTest& data);
+  /// Returns the fingerprint of the data, if this rank commits checkpoints or chooses the one to resume.
+  const std::optional<Fingerprint>& data() const { return data_; }
   /// Begins to write to the locked folder: removes incomplete files that killed programs left, moves the files of an
   /// earlier run to `earlier-1` (or -2, …) in the folder, and writes the settings, the text `profile` of profile.json
   /// unless it is empty, and, for a resumed run, the metrics of the epochs before `progress`.
@@ -61,6 +66,7 @@ class RunFolder {
   std::filesystem::path folder_;
   std::filesystem::path resumed_;
   FolderLock lock_;
+  std::optional<Fingerprint> data_;
   std::string metrics_;  // all lines so far: the file is always rewritten whole, so that it is never incomplete
 };
 

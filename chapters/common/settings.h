@@ -111,6 +111,7 @@ struct RunSettings {
   std::string out = "";
   std::string resume = "";
   std::string resumed_level = "";  ///< the cpu_level of the run to resume; empty if it is not known
+  bool accept_new_data = false;
   bool explain = false;
   bool lowered = false;
   TableFormat table_format = TableFormat::stagecoach;

@@ -62,7 +62,7 @@ void train(const Settings& settings, int stop) {
       model.materialize(1, rank.device);
     }
     const auto optimizer = make_optimizer(OptimizerKind::sgd, model.named_parameters(), 0.1);
-    run.set_up_checkpoints(model, *optimizer);
+    run.set_up_checkpoints({}, model, *optimizer);
     EmptyBatches batches;
     for (Epoch& epoch : run.epochs()) {
       for ([[maybe_unused]] const MicroBatches& batch : epoch.training_batches(batches)) {

@@ -17,7 +17,7 @@ namespace {
 /// A folder with one checkpoint of two ranks, in which one file at a time is another.
 class DamagedCheckpoint {
  public:
-  DamagedCheckpoint() : checkpoints_(folder_.path(), "the training") {
+  DamagedCheckpoint() : checkpoints_(folder_.path(), "the training", test_fingerprint()) {
     const Progress progress{.epoch = 1, .step = 0, .loss_sum = 0.5, .peak_bytes = {3, 4}};  // as make_seeds.cpp
     checkpoints_.begin(progress);
     for (const int rank : {0, 1}) {
@@ -37,6 +37,7 @@ class DamagedCheckpoint {
   }
 
  private:
+  static Fingerprint test_fingerprint() { return {{"cat", "dog"}, {{3, 4}, 5}, {{1, 2}, 6}}; }  // as make_seeds.cpp
   std::filesystem::path place() const { return folder_ / "epoch-1-step-0"; }
   std::filesystem::path manifest_path() const { return place() / "manifest.safetensors"; }
   std::filesystem::path shard_path() const { return place() / "shard_0.safetensors"; }

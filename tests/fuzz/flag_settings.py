@@ -52,6 +52,7 @@ COMMON = {
     "tf32": None,
     "profile": None,
     "summary": None,
+    "accept-new-data": None,
 }
 MICROBATCHES = {"microbatches": ["1", "2", "4", "16", "32", "65536", "65537"]}
 RANKS = {

@@ -199,7 +199,7 @@ void make_store(const Corpus& requests, const Corpus& answers) {
 
 void make_checkpoints(const Corpus& corpus) {
   const test::TemporaryFolder folder;
-  const Checkpoints checkpoints(folder.path(), "the training");
+  const Checkpoints checkpoints(folder.path(), "the training", Fingerprint{{"cat", "dog"}, {{3, 4}, 5}, {{1, 2}, 6}});
   const Progress progress{.epoch = 1, .step = 0, .loss_sum = 0.5, .peak_bytes = {3, 4}};
   checkpoints.begin(progress);
   checkpoints.write_shard(progress, 0,
@@ -209,7 +209,9 @@ void make_checkpoints(const Corpus& corpus) {
   corpus.add("manifest", test::read_bytes(place / "manifest.safetensors"));
   corpus.add("shard", "shard " + test::read_bytes(place / "shard_0.safetensors"));
   // Without a checksum, so that its numbers are read whatever they are.
-  corpus.add("foreign", R"({"__metadata__":{"correct":"0","epoch":"1","loss_sum":"0x1p-1","peak_bytes":"3,4",)"
+  corpus.add("foreign", R"({"__metadata__":{"correct":"0",)"
+                        R"("data":"{\"classes\":[\"cat\"],\"train\":{\"counts\":[3],\"crc32\":5},)"
+                        R"(\"test\":{\"counts\":[1],\"crc32\":6}}","epoch":"1","loss_sum":"0x1p-1","peak_bytes":"3,4",)"
                         R"("rank_seconds":"0x0p+0","ranks":"0,1","seconds":"0x0p+0","seen":"0","step":"0",)"
                         R"("training":"the training","waited":"0x0p+0"}})"
                         "\n");

@@ -1,0 +1,81 @@
+#include "chapters/common/data_check.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <limits>
+
+#include "core/parse_json.h"
+#include "core/throw_if.h"
+
+namespace stagecoach {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const Fingerprint::Part& part) { return {{"counts", part.counts}, {"crc32", part.digest}}; }
+
+/// Throws Json::exception if `json` is not a whole number from 0 to `most`.
+std::uint64_t number_in(const Json& json, std::uint64_t most) {
+  if (!json.is_number_unsigned() || json.get<std::uint64_t>() > most) {
+    throw Json::other_error::create(0, "expected a whole number", &json);
+  }
+  return json.get<std::uint64_t>();
+}
+
+Fingerprint::Part part_from(const Json& json) {
+  Fingerprint::Part part{
+      .digest = static_cast<std::uint32_t>(number_in(json.at("crc32"), std::numeric_limits<std::uint32_t>::max()))};
+  for (const Json& count : json.at("counts")) {
+    part.counts.push_back(static_cast<std::int64_t>(number_in(count, std::numeric_limits<std::int64_t>::max())));
+  }
+  return part;
+}
+
+}  // namespace
+
+std::string to_json(const Fingerprint& data) {
+  return Json{{"classes", data.classes}, {"train", json_of(data.train)}, {"test", json_of(data.test)}}.dump();
+}
+
+Fingerprint fingerprint_from_json(const std::string& text, const std::string& where) {
+  const Json json = parse_json<Json>(text, where + ": the record of the data");
+  try {
+    return {.classes = json.at("classes").get<std::vector<std::string>>(),
+            .train = part_from(json.at("train")),
+            .test = part_from(json.at("test"))};
+  } catch (const Json::exception&) {
+    throw DataError(where + ": the record of the data is damaged");
+  }
+}
+
+void require_same_data(const std::optional<Fingerprint>& saved, const Fingerprint& now, const RunSettings& run) {
+  const std::string changed = saved ? difference(*saved, now) : "";
+  if (changed.empty()) {
+    return;
+  }
+  const std::string problem =
+      fmt::format("--resume {}: the data differ from those of the checkpoint: {}", run.resume, changed);
+  throw_if<OtherData>(
+      saved->classes.size() != now.classes.size(),
+      "{}; the model has one output per class, so restore the original data, or start a new run without "
+      "--resume",
+      problem);
+  throw_if<OtherData>(!run.accept_new_data,
+                      "{}; restore the original data, or give --accept-new-data to continue with the new data",
+                      problem);
+}
+
+std::vector<std::string> data_notes(const std::optional<Fingerprint>& saved, const Fingerprint& now) {
+  if (!saved) {
+    return {"the checkpoint does not say which data it was trained on, so it is not known whether these are the same"};
+  }
+  const std::string changed = difference(*saved, now);
+  if (changed.empty()) {
+    return {};
+  }
+  return {fmt::format("the training continues with data that differ from those of the checkpoint: {}", changed)};
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,155 @@
+// Going on with other data than those that a run was trained on: refused, or accepted with a note.
+
+#include <algorithm>
+#include <filesystem>
+
+#include "chapters/common/data_check.h"
+#include "nn/safetensors.h"
+#include "tests/chapters/processes.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Flags kResume{"--resume", "run", "--epochs", "2"};
+constexpr std::size_t kRecord = 3073;  // bytes: a label and the pixels of an image
+
+/// Changes the lowest bit of the first pixel of a file in CIFAR-10's layout.
+void change_pixel(const fs::path& file) {
+  std::string records = read_bytes(file);
+  records.at(1) = static_cast<char>(records[1] ^ 1);
+  write_bytes(file, records);
+}
+
+void expect_other_data(const Outcome& outcome, const std::string& what) {
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.out;
+  EXPECT_NE(outcome.err.find("--resume run: the data differ from those of the checkpoint: "), std::string::npos);
+  EXPECT_NE(outcome.err.find(what), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_EQ(outcome.out.find("Continues"), std::string::npos);
+}
+
+class ResumedData : public PipelineTest {
+ protected:
+  void SetUp() override {
+    make_data(96, 20);
+    ASSERT_EQ(train(kCh01, "run", {"--model", "mlp"}, "1").exit_code, 0);
+  }
+  fs::path images() const { return folder() / "data/data_batch_1.bin"; }
+};
+
+TEST_F(ResumedData, IsTheSameInAnotherFolder) {
+  fs::rename(folder() / "data", folder() / "elsewhere");
+  const Outcome resumed = ch01(joined(kResume, {"--data", "elsewhere"}));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(resumed.out.find("note:"), std::string::npos) << resumed.out;
+}
+
+TEST_F(ResumedData, IsRefusedWhenItChanged) {
+  const std::string weights = bytes("run/weights.safetensors");
+  const std::string records = read_bytes(images());
+  const std::string names = bytes("data/batches.meta.txt");
+
+  write_bytes(folder() / "data/batches.meta.txt", "disc" + names.substr(names.find('\n')));
+  expect_other_data(ch01(kResume), "class 0 was 'circle' and is now 'disc'");
+  write_bytes(folder() / "data/batches.meta.txt", names);
+
+  write_bytes(images(), records.substr(0, records.size() - kRecord));
+  expect_other_data(ch01(kResume), "training images and now has");
+  write_bytes(images(), records);
+
+  change_pixel(images());
+  expect_other_data(ch01(kResume), "but training images, their labels or their order changed");
+  EXPECT_EQ(bytes("run/weights.safetensors"), weights);
+
+  write_bytes(images(), records);
+  EXPECT_EQ(ch01(kResume).exit_code, 0);
+}
+
+TEST_F(ResumedData, IsAcceptedKnowinglyWithANote) {
+  change_pixel(images());
+  const Outcome accepted = ch01(joined(kResume, {"--accept-new-data"}));
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_NE(accepted.out.find("note: the training continues with data that differ from those of the checkpoint: "),
+            std::string::npos)
+      << accepted.out;
+  const Outcome again = ch01({"--resume", "run", "--epochs", "3"});  // the checkpoint is of the new data now
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.out.find("note:"), std::string::npos) << again.out;
+
+  const Outcome without = ch01({"--data", "data", "--accept-new-data"});
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_NE(without.err.find("--accept-new-data without --resume"), std::string::npos) << without.err;
+}
+
+TEST_F(ResumedData, IsNotedWhenTheCheckpointDoesNotSayIt) {
+  const std::string manifest = (folder() / "run/checkpoints/epoch-2-step-0/manifest.safetensors").string();
+  TensorFile file = load_tensors(manifest);
+  ASSERT_EQ(file.metadata.erase("data"), 1U);
+  save_tensors(manifest, file);
+  const Outcome resumed = ch01(kResume);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("note: the checkpoint does not say which data it was trained on"), std::string::npos)
+      << resumed.out;
+}
+
+TEST_F(ResumedData, IsCheckedInEveryChapterAndWithinAnEpoch) {
+  const std::string records = read_bytes(images());
+  for (const std::string& program : {kCh02, kCh03, kCh04, kCh05, kCh06, kCh07, kCh08}) {
+    fs::remove_all(folder() / "run");
+    ASSERT_EQ(train(program, "run", {"--model", "mlp", "--depth", "3", "--ranks", "2"}, "1").exit_code, 0) << program;
+    change_pixel(images());
+    expect_other_data(run(program, kResume), "but training images");
+    write_bytes(images(), records);
+  }
+  fs::remove_all(folder() / "run");
+  const Flags flags{"--data", "data", "--model", "mlp", "--batch-size", "1", "--epochs", "1000", "--out", "run"};
+  Outcome stopped = interrupt(kCh01, flags);
+  ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
+  write_bytes(images(), records.substr(0, records.size() - kRecord));
+  expect_other_data(ch01({"--resume", "run"}), "training images and now has");
+}
+
+using ResumedDataOfProcesses = ProcessTest;
+
+TEST_F(ResumedDataOfProcesses, IsRefusedOnAllRanks) {
+  make_data(96, 20);
+  ASSERT_EQ(train(kCh06, "run", {"--ranks", "2"}, "1").exit_code, 0);
+  change_pixel(folder() / "data/data_batch_1.bin");
+  const Outcome refused = mpirun(2, kCh06, kResume);
+  EXPECT_EQ(code(0), 3);
+  EXPECT_NE(code(1), 0);
+  EXPECT_NE(refused.err.find("--resume run: the data differ"), std::string::npos) << refused.err;
+}
+
+TEST(DataCheck, NeverAcceptsAnotherNumberOfClasses) {
+  const RunSettings run{.resume = "run", .accept_new_data = true};
+  EXPECT_TRUE(fails_with<OtherData>({"the 2 classes are now 3 ('c' is new)", "start a new run"}, [&] {
+    require_same_data(Fingerprint{.classes = {"a", "b"}}, {.classes = {"a", "b", "c"}}, run);
+  }));
+}
+
+TEST(DataCheck, ReadsWhatItWroteAndRefusesDamage) {
+  const Fingerprint data{.classes = {"a", "\u00e9"},
+                         .train = {.counts = {3, 4}, .digest = 0xffffffff},
+                         .test = {.counts = {1, 0}, .digest = 7}};
+  const std::string text = to_json(data);
+  EXPECT_TRUE(fingerprint_from_json(text, "here") == data);
+  for (const auto& [from, to] : {std::pair("3,", "3.5,"),
+                                 {"3,", "-3,"},
+                                 {"4294967295", "4294967296"},
+                                 {"\"a\"", "1"},
+                                 {"\"test\"", "\"tests\""},
+                                 {"\"a\"", "\"a"}}) {
+    std::string damaged = text;
+    damaged.replace(damaged.find(from), std::string(from).size(), to);
+    EXPECT_TRUE(fails_with<DataError>({"here: the record of the data"}, [&] {
+      fingerprint_from_json(damaged, "here");
+    })) << damaged;
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach::test

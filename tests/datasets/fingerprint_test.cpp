@@ -1,0 +1,75 @@
+#include "datasets/fingerprint.h"
+
+#include <functional>
+#include <utility>
+
+#include "support.h"
+
+namespace stagecoach {
+namespace {
+
+/// Returns how data that `change` has changed differ from the original.
+std::string after(const std::function<void(TrainTest&)>& change) {
+  const TrainTest before{counting_dataset(40, 4), counting_dataset(20, 4)};
+  TrainTest now{counting_dataset(40, 4), counting_dataset(20, 4)};
+  change(now);
+  return difference(fingerprint_of(before), fingerprint_of(now));
+}
+
+std::string same_numbers(const std::string& parts) {
+  return "the classes and their numbers of images are the same, but " + parts +
+         " images, their labels or their order changed";
+}
+
+std::uint8_t* pixels(Dataset& data) { return data.images.mutable_data<std::uint8_t>(); }
+std::int32_t* labels(Dataset& data) { return data.labels.mutable_data<std::int32_t>(); }
+
+TEST(Fingerprint, EqualDataDoNotDiffer) {
+  EXPECT_EQ(after([](TrainTest&) {}), "");
+  EXPECT_EQ(difference(fingerprint_of({}), fingerprint_of({})), "");
+}
+
+TEST(Fingerprint, TellsWhichClassesChanged) {
+  EXPECT_EQ(after([](TrainTest& now) { now.train.classes[3] = "cat"; }), "class 3 was 'd' and is now 'cat'");
+  EXPECT_EQ(after([](TrainTest& now) { std::swap(now.train.classes[0], now.train.classes[9]); }),
+            "class 0 was 'a' and is now 'j', class 9 was 'j' and is now 'a'");
+  EXPECT_EQ(after([](TrainTest& now) { now.train.classes.emplace_back("cat"); }),
+            "the 10 classes are now 11 ('cat' is new)");
+  EXPECT_EQ(after([](TrainTest& now) {
+              now.train = {now.train.images.narrow(0, 1), now.train.labels.narrow(0, 1), {"x"}};
+            }),
+            "the 10 classes are now 1 ('a' is missing, 'b' is missing, 'c' is missing, and 8 more)");
+  EXPECT_EQ(after([](TrainTest& now) { now.train.classes[0] = "\x1b[1m"; }), "class 0 was 'a' and is now '\\x1b[1m'");
+}
+
+TEST(Fingerprint, TellsWhichNumbersChanged) {
+  EXPECT_EQ(after([](TrainTest& now) { labels(now.train)[0] = 1; }),
+            "'a' had 4 training images and now has 3, 'b' had 4 training images and now has 5");
+  EXPECT_EQ(after([](TrainTest& now) { now.test = counting_dataset(19, 4); }), "'j' had 2 test images and now has 1");
+}
+
+TEST(Fingerprint, TellsThatImagesLabelsOrTheirOrderChanged) {
+  EXPECT_EQ(after([](TrainTest& now) { pixels(now.train)[1919] ^= 1U; }), same_numbers("training"));
+  EXPECT_EQ(after([](TrainTest& now) { pixels(now.test)[0] ^= 0x80U; }), same_numbers("test"));
+  EXPECT_EQ(after([](TrainTest& now) {
+              std::swap(labels(now.train)[0], labels(now.train)[1]);
+              std::swap(labels(now.test)[0], labels(now.test)[1]);
+            }),
+            same_numbers("training and test"));
+  EXPECT_EQ(after([](TrainTest& now) {
+              now.train.images = now.train.images.reshape({40, 3, 2, 8});
+            }),
+            same_numbers("training"));
+}
+
+TEST(Fingerprint, DependsOnTheOrderOfTheRecords) {
+  EXPECT_EQ(after([](TrainTest& now) {  // two images of one class
+              for (int i = 0; i < 48; ++i) {
+                std::swap(pixels(now.train)[i], pixels(now.train)[480 + i]);
+              }
+            }),
+            same_numbers("training"));
+}
+
+}  // namespace
+}  // namespace stagecoach
