@@ -82,7 +82,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       make_pipeline(settings.pipeline, plan, stages, mesh.pipeline(), loss_of(settings.training, &mesh.tensor()));
   Reducer reducer(layers->named_parameters(), mesh.data(), {.caps = settings.data_parallel.caps()});
   // --resume: loads both; after each epoch, saves both to --out, as whole weights: a run can go on with another
-  // mesh.
+  // pp and tp.
   run.set_up_checkpoints(data, *layers, *optimizer);
   broadcast_module(*layers, mesh.data());
   const auto measured_costs = [&] {

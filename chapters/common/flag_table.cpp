@@ -57,7 +57,7 @@ std::vector<Flag> training() {
        "Total number of epochs (passes over the training images)"},
       {"batch-size", "Training", whole(&TrainingSettings::batch_size, 1, kMaxBatchSize), Scope::training,
        "Images per optimizer step"},
-      {"microbatches", "Training", whole(&TrainingSettings::microbatches, 1, 1 << 16), Scope::training,
+      {"microbatches", "Training", whole(&TrainingSettings::microbatches, 1, 1 << 16), Scope::batch_parts,
        "Micro-batches per batch; their gradients are added",
        only_in<1, 3, 4, 5, 6, 7, 8>("this chapter does not divide its batches; chapters 1 and 3 to 8 do")},
       {"optimizer", "Training", word(&TrainingSettings::optimizer), Scope::training, "Optimizer"},
@@ -96,7 +96,7 @@ std::vector<Flag> data_parallel() {
        "one by one as they arrive, or several together. With 'central' (a parameter server) one rank owns the weights "
        "and gathers gradients; with 'replicate' one rank owns the weights and sends copies for every batch",
        only_in<6>(no_sharing)},
-      {"mesh", "Data parallel", parsed(&ReplicaSettings::mesh), Scope::data_parallel_training,
+      {"mesh", "Data parallel", parsed(&ReplicaSettings::mesh), Scope::rank_dependent_training,
        "Numbers of data-parallel ranks, pipeline ranks and (chapter 8) tensor-parallel ranks, such as dp=2,pp=2",
        only_in<6, 8>(no_sharing)},
       {"overlap", "Data parallel", on_off(&ReplicaSettings::overlap), Scope::run,
@@ -264,9 +264,9 @@ bool Flag::shapes_training(const Settings& settings) const {
     case Scope::asynchronous_training:
       return is_asynchronous;
     case Scope::rank_dependent_training:
-      return is_asynchronous || settings.data_parallel.mode.has_value();
-    case Scope::data_parallel_training:
-      return settings.data_parallel.mode.has_value();
+      return is_asynchronous || settings.data_parallel.compress != CompressionKind::none;
+    case Scope::batch_parts:
+      return !shares_batches(settings);
     default:
       return false;
   }

@@ -19,11 +19,10 @@ enum class Scope {
   /// The training of an asynchronous pipeline, where stages and replicas determine the delay of gradients; otherwise
   /// the run.
   asynchronous_training,
-  /// The training of such a pipeline, or of ranks that share batches, since gradients are summed rank by rank;
-  /// otherwise the run.
+  /// The training of such a pipeline, or of ranks that compress gradients; otherwise the run.
   rank_dependent_training,
-  /// The training of ranks that share batches in one of several modes; otherwise the run.
-  data_parallel_training,
+  /// The training, unless ranks share batches: then only what batch_parts makes of it.
+  batch_parts,
 };
 
 /// The chapters that offer a flag.

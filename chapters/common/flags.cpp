@@ -13,6 +13,7 @@
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/flag_table.h"
+#include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
 #include "core/kernels/levels.h"
 #include "core/throw_if.h"
@@ -126,6 +127,16 @@ Settings read_older(const Settings& given, const WasGiven& was_given, const Chap
   return older;
 }
 
+/// Throws UsageError if ranks that share batches would sum the gradient of a batch in other parts than before.
+void require_same_parts(const Settings& now, const Settings& older) {
+  throw_if<UsageError>(
+      shares_batches(now) && batch_parts(now) != batch_parts(older),
+      "--resume {}: the weights would differ: expected the gradient of a batch in {} parts (data-parallel ranks x "
+      "micro-batches), got {}; give --mesh dp={} and --microbatches {} to keep them, or start a new run without "
+      "--resume",
+      now.run.resume, batch_parts(older), batch_parts(now), mesh_of(older).data, older.training.microbatches);
+}
+
 /// Returns the older run's settings, overridden by the flags that were given now.
 Settings merged_with_older(const Settings& given, const Settings& older, const WasGiven& was_given,
                            const Chapter& chapter) {
@@ -134,9 +145,15 @@ Settings merged_with_older(const Settings& given, const Settings& older, const W
     merged.pipeline.chunks = chapter.defaults.pipeline.chunks;  // the older run's chunks were for its own schedule
   }
   const bool is_synchronous = !merged.pipeline.versions;  // otherwise the stages are part of the training
-  if (is_synchronous && (was_given("ranks") || was_given("chunks") || was_given("schedule") || was_given("balance")) &&
+  if (is_synchronous &&
+      (was_given("ranks") || was_given("chunks") || was_given("schedule") || was_given("balance") ||
+       was_given("mesh")) &&
       !was_given("split")) {
     merged.pipeline.split = {};
+  }
+  const bool has_pipeline = mesh_of(merged).pipeline > 1;
+  if (merged.data_parallel.mode && has_pipeline != (mesh_of(older).pipeline > 1)) {
+    merged.pipeline = given.pipeline;  // the older run's settings were for its own pipeline, or for none
   }
   if (merged.run.out.empty()) {
     merged.run.out = merged.run.resume;
@@ -221,6 +238,9 @@ Settings FlagParser::parse(int argc, const char* const* argv) {
                        "--{} differs from the run in {}, but --resume continues the same training; leave out the flag, "
                        "or start a new run without --resume",
                        changed, settings.run.resume);
+  if (older) {
+    require_same_parts(settings, *older);
+  }
   require_consistent(chapter, settings);
   put_bug_into(settings);
   if (settings.run.explain && !is_rank_zero()) {

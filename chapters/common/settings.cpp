@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 #include "chapters/common/flag_table.h"
+#include "chapters/common/open.h"
 #include "core/parse_json.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
@@ -85,7 +88,22 @@ std::string training_json(const Settings& settings) {
       json[flag.name] = json_of(flag, settings);
     }
   }
+  if (shares_batches(settings)) {
+    json["batch-parts"] = batch_parts(settings);
+  }
   return json.dump();
+}
+
+bool shares_batches(const Settings& settings) {
+  return settings.data_parallel.mode.has_value() || !settings.data_parallel.mesh.empty();
+}
+
+std::string batch_parts(const Settings& settings) {
+  const int ranks = mesh_of(settings).data;
+  const std::int64_t microbatches = settings.training.microbatches;
+  const bool has_batch_norm = settings.training.model.starts_with("resnet");
+  return (ranks == 1 || microbatches == 1) && !has_batch_norm ? std::to_string(ranks * microbatches)
+                                                              : fmt::format("{} x {}", ranks, microbatches);
 }
 
 bool trains_alike(const std::string& saved, const std::string& now) try {
@@ -94,9 +112,10 @@ bool trains_alike(const std::string& saved, const std::string& now) try {
   if (!before.is_object() || !after.is_object()) {
     return saved == now;
   }
-  Json merged = after;
-  merged.update(before);
-  return merged == after;
+  const auto items = before.items();
+  return std::all_of(items.begin(), items.end(), [&](const auto& setting) {
+    return !after.contains(setting.key()) || after.at(setting.key()) == setting.value();
+  });
 } catch (const DataError&) {
   return saved == now;
 }

@@ -137,8 +137,16 @@ std::string settings_table(const Settings& settings);
 std::string to_json(const Settings& settings);
 /// Returns only the settings that shape the training, as JSON. Trainings with equal texts have equal results.
 std::string training_json(const Settings& settings);
+/// Returns whether the ranks can share batches: in chapters 6 and 8.
+bool shares_batches(const Settings& settings);
+/// Returns in how many parts ranks that share batches compute and sum the gradient of a batch: "D x M" for D
+/// data-parallel ranks with M micro-batches each. When D or M is 1, only their product counts, since one device sums
+/// the parts of D ranks in the same order: "4" (not with batch norm, whose statistics follow the micro-batches of a
+/// rank). Together with the settings in training_json, this decides the bytes of the weights; the pipeline and tensor
+/// ranks of the mesh do not.
+std::string batch_parts(const Settings& settings);
 /// Returns whether a training with the training_json `saved` can be continued with `now`. An older version may have
-/// saved fewer settings; its behaviour was that of today's defaults.
+/// saved fewer settings, and behaved as with today's defaults, or more, which no longer shape the training.
 bool trains_alike(const std::string& saved, const std::string& now);
 /// Parses to_json's text about a run of `chapter`. A missing setting has its default, since an older version may have
 /// written the text. Throws DataError, which names `where` and the setting, if the text is damaged or has a value that

@@ -175,6 +175,7 @@ TEST(SettingsFile, OfAnOlderVersionTrainsAlike) {
   Json saved = Json::parse(now);
   EXPECT_TRUE(trains_alike(now, now));
   saved.erase("reduce");
+  saved["a-flag-of-then"] = 1;
   EXPECT_TRUE(trains_alike(saved.dump(), now));
   saved["seed"] = 7;
   EXPECT_FALSE(trains_alike(saved.dump(), now));

@@ -143,7 +143,46 @@ TEST_F(Ddp, GoesOnExactly) {
     ASSERT_EQ(more.exit_code, 0) << more.err;
     expect_same_weights(part, whole);
   }
-  expect_refused(kDdp, {"--resume", "part-2", "--epochs", "6", "--ranks", "3"}, {"--ranks differs"});
+  expect_refused(kDdp, {"--resume", "part-2", "--epochs", "6", "--ranks", "3"},
+                 {"--ranks differs"});
+}
+
+TEST_F(Ddp, GoesOnWithAnotherMeshWhereTheBatchHasTheSameParts) {
+  make_ragged_data();
+  struct Case {
+    std::string name;
+    Flags flags;
+    std::vector<Flags> equal;
+    std::vector<Flags> other;
+  };
+  const std::vector<Case> cases{
+      {"shards",
+       {"--ranks", "2"},
+       {{"--mesh", "dp=2,pp=2"}, {"--ranks", "1", "--microbatches", "2"}, {"--mesh", "pp=2", "--microbatches", "2"}},
+       {{"--ranks", "4"}, {"--microbatches", "2"}, {"--mesh", "dp=1,pp=2"}}},
+      {"pipelines",
+       {"--mesh", "dp=2,pp=2", "--microbatches", "2"},
+       {{"--mesh", "dp=2"}, {"--mesh", "dp=2,pp=3", "--schedule", "gpipe"}},
+       {{"--mesh", "dp=4", "--microbatches", "1"}, {"--mesh", "dp=1", "--microbatches", "4"}}},
+      {"compressed",
+       {"--ranks", "2", "--compress", "powersgd"},
+       {{}},
+       {{"--mesh", "dp=2,pp=2"}, {"--ranks", "1", "--microbatches", "2"}}},
+  };
+  for (const auto& [name, flags, equal, other] : cases) {
+    ASSERT_EQ(train(kDdp, name + "-whole", flags).exit_code, 0);
+    ASSERT_EQ(train(kDdp, name, flags, "1").exit_code, 0);
+    for (const Flags& change : equal) {
+      SCOPED_TRACE(fmt::format("{}: {}", name, fmt::join(change, " ")));
+      const Outcome more = run(kDdp, joined({"--resume", name, "--epochs", "2", "--out", "more"}, change));
+      ASSERT_EQ(more.exit_code, 0) << more.err;
+      expect_same_weights("more", name + "-whole");
+    }
+    for (const Flags& change : other) {
+      expect_refused(kDdp, joined({"--resume", name, "--epochs", "2"}, change),
+                     {name == "compressed" ? "--ranks differs" : "the weights would differ"});
+    }
+  }
 }
 
 TEST_F(Ddp, ChangesModeWhenItGoesOn) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <regex>
+#include <tuple>
 
 #include "tests/chapters/pipelines.h"
 
@@ -111,17 +112,35 @@ TEST_F(TensorParallelTraining, WithAHeadCutByClassesEqualsOneDevice) {
   }
 }
 
-TEST_F(TensorParallelTraining, GoesOnExactlyWithAnotherMesh) {
-  make_data(40, 10);
+TEST_F(TensorParallelTraining, GoesOnExactlyWithAnotherMeshWhereTheBatchHasTheSameParts) {
+  make_data(41, 10);
   const Flags flags = joined(kSmallVit, {"--optimizer", "adam"});
-  train_well(kCh08, "whole", joined(flags, {"--mesh", "pp=2,tp=2"}));
-  ASSERT_EQ(train(kCh08, "half", joined(flags, {"--mesh", "tp=2"}), "1").exit_code, 0);
+  const std::vector<std::tuple<std::string, std::string, std::vector<Flags>, std::vector<Flags>>> cases{
+      {"tp=2",
+       "pp=2,tp=2",
+       {{"tp=2"}, {"pp=2,tp=2"}, {"pp=2"}, {"tp=1"}},
+       {{"dp=2"}, {"dp=2,tp=2"}, {"tp=2", "--microbatches", "2"}}},
+      {"dp=2,tp=2",
+       "dp=2",
+       {{"dp=2"}, {"dp=2,pp=2"}, {"tp=2", "--microbatches", "2"}, {"pp=2", "--microbatches", "2"}},
+       {{"tp=2"}, {"dp=4,tp=2"}}}};
   int n = 0;
-  for (const std::string mesh : {"tp=2", "pp=2,tp=2", "pp=2", "tp=1"}) {
-    const std::string out = fmt::format("resumed-{}", n++);
-    const Outcome outcome = run(kCh08, {"--resume", "half", "--out", out, "--epochs", "2", "--mesh", mesh});
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes("whole/weights.safetensors")) << mesh;
+  for (const auto& [first, other_mesh, equal, other] : cases) {
+    const std::string half = "half-" + first;
+    const std::string whole = "whole-" + first;
+    train_well(kCh08, whole, joined(flags, {"--mesh", other_mesh, "--tensor-slices", "2"}));
+    ASSERT_EQ(train(kCh08, half, joined(flags, {"--mesh", first}), "1").exit_code, 0);
+    for (const Flags& mesh : equal) {
+      const std::string out = fmt::format("resumed-{}", n++);
+      const Outcome outcome = run(kCh08, joined({"--resume", half, "--out", out, "--epochs", "2", "--mesh"}, mesh));
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes(whole + "/weights.safetensors")) << mesh[0];
+    }
+    for (const Flags& mesh : other) {
+      const Outcome outcome = run(kCh08, joined({"--resume", half, "--epochs", "2", "--mesh"}, mesh));
+      EXPECT_EQ(outcome.exit_code, 2) << mesh[0];
+      EXPECT_NE(outcome.err.find("the weights would differ"), std::string::npos) << outcome.err;
+    }
   }
 }
 
