@@ -131,7 +131,7 @@ Settings read_older(const Settings& given, const WasGiven& was_given, const Chap
 void require_same_parts(const Settings& now, const Settings& older) {
   throw_if<UsageError>(
       shares_batches(now) && batch_parts(now) != batch_parts(older),
-      "--resume {}: the weights would differ: expected the gradient of a batch in {} parts (data-parallel ranks x "
+      "--resume {}: the weights would differ: expected the gradient of a batch in {} part(s) (data-parallel ranks x "
       "micro-batches), got {}; give --mesh dp={} and --microbatches {} to keep them, or start a new run without "
       "--resume",
       now.run.resume, batch_parts(older), batch_parts(now), mesh_of(older).data, older.training.microbatches);

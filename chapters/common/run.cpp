@@ -123,10 +123,21 @@ Checkpoints::Found Run::newest_checkpoint() const {
   if (comm_.rank() != 0) {
     comm_.broadcast(epoch_and_step, 0);
     const auto numbers = epoch_and_step.to_vector<double>();
+    throw_if<DataError>(numbers[0] < 0, "--resume {}: rank 0 has refused the data, and says why", settings_.run.resume);
     return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]), mine);
   }
-  Checkpoints::Found found = checkpoints.newest(
-      &outline_, mine, [&](const auto& saved) { require_same_data(saved, *folder_.data(), settings_.run); });
+  const auto require_data = [&](const std::optional<Fingerprint>& saved) {
+    try {
+      require_same_data(saved, *folder_.data(), settings_.run);
+    } catch (const OtherData&) {
+      if (settings_.world.transport != Transport::thread) {  // so that all processes have the exit code of this error
+        epoch_and_step.fill(-1);
+        comm_.broadcast(epoch_and_step, 0);
+      }
+      throw;
+    }
+  };
+  Checkpoints::Found found = checkpoints.newest(&outline_, mine, require_data);
   for (const std::string& reason : found.skipped) {
     print_line("Skipped: " + printable(reason));
   }

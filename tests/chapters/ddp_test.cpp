@@ -143,8 +143,7 @@ TEST_F(Ddp, GoesOnExactly) {
     ASSERT_EQ(more.exit_code, 0) << more.err;
     expect_same_weights(part, whole);
   }
-  expect_refused(kDdp, {"--resume", "part-2", "--epochs", "6", "--ranks", "3"},
-                 {"--ranks differs"});
+  expect_refused(kDdp, {"--resume", "part-2", "--epochs", "6", "--ranks", "3"}, {"--ranks differs"});
 }
 
 TEST_F(Ddp, GoesOnWithAnotherMeshWhereTheBatchHasTheSameParts) {
