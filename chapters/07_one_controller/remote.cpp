@@ -4,18 +4,20 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/common/console.h"
 #include "chapters/common/epoch_log.h"
+#include "chapters/common/epoch_meter.h"
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
+#include "chapters/common/run_folder.h"
 #include "chapters/common/summary.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
+#include "core/printable.h"
 #include "datasets/device_loader.h"
 #include "datasets/shares.h"
 #include "parallel/rpc/distributed_autograd.h"
@@ -66,14 +68,30 @@ struct RemoteModel {
       stage.train(on);
     }
   }
+  /// Copies the weights from the workers.
+  WholeModel weights() const {
+    WholeModel whole;
+    for (const RemoteModule& stage : stages) {
+      copy(stage.parameter_names(), stage.parameters(), whole.parameters);
+      copy(stage.buffer_names(), stage.buffers(), whole.buffers);
+    }
+    return whole;
+  }
   std::vector<RemoteModule> stages;
   std::vector<RRef> parameters;
+
+ private:
+  static void copy(const std::vector<std::string>& names, const std::vector<RRef>& tensors, NamedTensors& into) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      into.emplace_back(names[i], tensors[i].to_here());
+    }
+  }
 };
 
-/// One training step. Returns the sum of the losses. While the second worker works on a micro-batch, the first one
-/// already has the next: the calls of all micro-batches are made before any output is waited for.
-double train_step(Master& master, const RemoteModel& model, DistributedOptimizer& optimizer, const Batch& batch,
-                  int splits) {
+/// One training step. While the second worker works on a micro-batch, the first one already has the next: the calls of
+/// all micro-batches are made before any output is waited for.
+void train_step(Master& master, const RemoteModel& model, DistributedOptimizer& optimizer, const Batch& batch,
+                int splits, EpochSums& sums) {
   DistributedContext context(master);
   std::vector<Future> futures;
   for (const Tensor& images : micro_batches(batch.images, splits)) {
@@ -83,10 +101,11 @@ double train_step(Master& master, const RemoteModel& model, DistributedOptimizer
   for (Future& future : futures) {
     outputs.push_back(future.wait());
   }
-  const Tensor loss = cross_entropy(cat(outputs), batch.labels, Reduction::sum);  // of the whole batch, on the master
+  const Tensor logits = cat(outputs);
+  const Tensor loss = cross_entropy(logits, batch.labels, Reduction::sum);  // of the whole batch, on the master
   context.backward(loss, Tensor::full({}, 1.0 / static_cast<double>(batch.images.size(0))));
   optimizer.step(context);
-  return loss.item();
+  sums.add(loss, logits, batch.labels);
 }
 
 /// Returns the share of the images that the model classifies correctly, with forwards only.
@@ -109,15 +128,20 @@ class Meter {
     for (int rank = 0; rank <= master.workers(); ++rank) {
       before_.push_back(master.report(rank));
     }
+    before_[0] = master.report(0);  // the time begins when all have reported
   }
-  /// Completes `result`, which has the seconds and steps, with what the ranks have done meanwhile. The master only
-  /// calls, so the idle share is that of its workers.
+  /// Completes `result`, which has the steps, with what the ranks have done meanwhile. The time is the master's, which
+  /// ends when all workers have updated their weights. The master only calls, so the idle share is that of its workers.
   void finish(EpochResult& result, int splits) const {
     double waited = 0;
     for (int rank = 0; rank <= master_.workers(); ++rank) {
       const rpc::Report& before = before_[static_cast<std::size_t>(rank)];
       const rpc::Report now = master_.report(rank);
-      waited += rank == 0 ? 0 : now.waited - before.waited;
+      if (rank == 0) {
+        result.seconds = now.time - before.time;
+      } else {
+        waited += now.waited - before.waited;
+      }
       result.peak_bytes.push_back(static_cast<std::int64_t>(now.peak_bytes));
       for (std::size_t to = 0; to < now.bytes_sent.size(); ++to) {
         const double bytes = (now.bytes_sent[to] - before.bytes_sent[to]) / static_cast<double>(result.steps);
@@ -135,9 +159,12 @@ class Meter {
   std::vector<rpc::Report> before_;
 };
 
-/// Trains with `splits` micro-batches per batch. Measures the last epoch, as in the first one memory is touched for the
-/// first time.
+/// Trains with `splits` micro-batches per batch, and writes to --out after each epoch. Returns the last epoch, as in
+/// the first one memory is touched for the first time.
 EpochResult train_with(Master& master, const Settings& settings, const TrainTest& data, int splits) {
+  RunFolder folder(settings, 0);
+  folder.lock();
+  folder.begin(Progress{});
   const RemoteModel model(master);
   DistributedOptimizer optimizer(master, "optimizer", model.parameters);
   const auto loader_of = [&](const Dataset& part, LoaderFor purpose) {
@@ -148,20 +175,25 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
   EpochResult result;
   for (std::int64_t epoch = 1; epoch <= settings.training.epochs; ++epoch) {
     const Meter meter(master);
-    const auto start = std::chrono::steady_clock::now();
+    EpochSums sums(Device{});
     result = EpochResult{};
     result.epoch = epoch;
+    result.clock = to_string(settings.world.clock);
     loader.start_epoch(epoch);
     for (auto batch = loader.next(); batch; batch = loader.next()) {
-      result.loss += train_step(master, model, optimizer, *batch, splits);
+      train_step(master, model, optimizer, *batch, splits, sums);
       ++result.steps;
     }
-    result.loss /= static_cast<double>(data.train.size());
-    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    result.images_per_second = static_cast<double>(data.train.size()) / result.seconds;
     meter.finish(result, splits);
+    const auto images = static_cast<double>(data.train.size());
+    result.loss = sums.loss.item() / images;
+    result.accuracy = sums.correct.item() / images;
+    result.images_per_second = images / result.seconds;
+    result.test_accuracy = accuracy(model, test_loader, data.test.size());
+    if (folder.writes()) {
+      folder.save_results(model.weights(), result);
+    }
   }
-  result.test_accuracy = accuracy(model, test_loader, data.test.size());
   return result;
 }
 
@@ -180,15 +212,20 @@ void train_remotely(const Settings& settings) {
     run_with_master(world, table, [&](Master& master) {
       if (first == 0) {
         print_text(
-            fmt::format("{} as {} remote stage(s) of {} layers, batches of {}\n"
+            fmt::format("{} as {} remote stage(s) of {} layers, batches of {}, {} clock\n"
                         "  {:>6} {:>10} {:>10} {:>8} {:>8} {:>8}\n",
                         settings.training.model, master.workers(), fmt::join(split, ","), settings.training.batch_size,
-                        "splits", "seconds", "img/s", "speed-up", "test acc", "loss"));
+                        to_string(settings.world.clock), "splits", "seconds", "img/s", "speed-up", "test acc", "loss"));
       }
       const EpochResult result = train_with(master, settings, data, splits);
       first = first > 0 ? first : result.seconds;
       print_line(fmt::format("  {:>6} {:>10.2f} {:>10.1f} {:>8.2f} {:>8.4f} {:>8.6f}", splits, result.seconds,
                              result.images_per_second, first / result.seconds, result.test_accuracy, result.loss));
+      if (!settings.run.out.empty()) {
+        print_line("Results: " + printable(settings.run.out) +
+                   " (config.json, metrics.jsonl and weights.safetensors; --form remote writes no trace and no "
+                   "checkpoints)");
+      }
       if (settings.run.summary && splits == settings.pipeline.splits->back()) {
         print_text(summary({result}));
       }

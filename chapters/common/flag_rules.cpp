@@ -110,9 +110,11 @@ void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bo
 /// Throws UsageError for settings that a master with workers does not have.
 void require_consistent_remote(const Settings& s) {
   refuse_if(s.training.microbatches > 1, "--microbatches: --form remote takes its micro-batches from --splits");
-  refuse_if(!s.run.out.empty() || !s.run.resume.empty(),
-            "--out: --form remote only measures and writes no files; leave out --out and --resume");
+  refuse_if(!s.run.out.empty() && s.pipeline.splits->size() != 1,
+            "--splits {}: --out takes the files of one training, got {}; give one number, such as --splits 4",
+            s.pipeline.splits.text(), s.pipeline.splits->size());
   refuse_if(s.run.explain, "--explain: --form remote has no schedule to show; leave out the flag");
+  refuse_if(s.run.profile, "--profile: --form remote records no trace; leave out the flag");
   const int most = *std::max_element(s.pipeline.splits->begin(), s.pipeline.splits->end());
   refuse_if(most > s.training.batch_size,
             "--splits: a batch of {0} images has at most {0} micro-batches, got {1}; use a larger --batch-size",
@@ -349,12 +351,16 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
       s.pipeline.form == ControllerForm::naive && training.microbatches > 1,
       "--microbatches {}: --form naive does not divide its batches; leave out --microbatches, or use --form pipelined",
       training.microbatches);
-  refuse_if(chapter.number == 7 && s.world.clock == ClockKind::virtual_time,
-            "--clock virtual: the devices of one program share the real clock; leave out --clock, or use a chapter "
-            "with ranks");
   if (s.pipeline.form == ControllerForm::remote) {
     require_consistent_remote(s);
   } else {
+    refuse_if(
+        chapter.number == 7 && s.world.clock == ClockKind::virtual_time,
+        "--clock virtual: the devices of one program share the real clock; leave out --clock, or use --form remote "
+        "or a chapter with ranks");
+    refuse_if(chapter.number == 7 && *s.world.link != Network(),
+              "--link {}: --form {} sends no messages; leave out --link, or use --form remote", s.world.link.text(),
+              name_of(s.pipeline.form));
     refuse_if(chapter.number == 7 && s.world.transport != Transport::thread,
               "--form {} is one program; start it without mpirun or another launcher", name_of(s.pipeline.form));
     refuse_if(chapter.number == 7 && s.world.timeout != WorldSettings{}.timeout,

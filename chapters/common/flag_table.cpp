@@ -191,7 +191,7 @@ std::vector<Flag> ranks_and_machine() {
       {"link", "Ranks", parsed(&WorldSettings::link), Scope::run,
        "Latency and bandwidth of messages on the virtual clock: " + list(link_names()) +
            ", or LATENCY,BANDWIDTH; with several nodes inner=LINK,outer=LINK,per-node=RANKS",
-       only_in<2, 3, 4, 5, 6, 8>(no_messages)},
+       only_in<2, 3, 4, 5, 6, 7, 8>(no_messages)},
       {"transport", "Ranks", word(&WorldSettings::transport), Scope::run,
        "How ranks communicate: 'thread' as threads of one process, 'mpi' as processes of mpirun or srun, 'nccl' with "
        "one GPU each",

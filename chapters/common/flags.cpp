@@ -108,10 +108,15 @@ void require_usable(const Settings& s, const WasGiven& was_given) {
   throw_if<UsageError>(s.data.smoke && was_given("data"), "--smoke runs on generated images; leave out --data");
 }
 
-/// Returns the settings of the run that --resume names. Throws DataError if they contradict each other: no run starts
-/// with such settings.
+/// Returns the settings of the run that --resume names. Throws UsageError for a run without checkpoints; DataError if
+/// the settings contradict each other: no run starts with such settings.
 Settings read_older(const Settings& given, const WasGiven& was_given, const Chapter& chapter) {
   Settings older = read_settings(given.run.resume, chapter);
+  throw_if<UsageError>(
+      older.pipeline.form == ControllerForm::remote,
+      "--resume {}: --form remote writes no checkpoints, as the optimizer's state stays on the workers; "
+      "leave out --resume to start again",
+      given.run.resume);
   fill_in_defaults(older, [](const std::string&) { return true; });  // config.json may omit settings
   Settings whole = older;
   whole.run.resume = given.run.resume;

@@ -238,7 +238,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   if (!layers.empty()) {
     save_gathered_weights(comm, layers, model.parameters, model.buffers, (folder_ / run_files::kWeights).string());
   } else if (rank_ == 0) {
-    save_tensors((folder_ / run_files::kWeights).string(), {weights_in(state_of_rank(layers, rank_, model)), {}});
+    save_weights(model);
   }
   if (rank_ != 0) {
     return;
@@ -248,6 +248,17 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
                       "--out {}: the folder was removed or replaced while a checkpoint was being written; start a new "
                       "run, or continue from an earlier checkpoint with --resume",
                       folder_.string());
+}
+
+void RunFolder::save_weights(const WholeModel& model) const {
+  save_tensors((folder_ / run_files::kWeights).string(), {weights_in(state_of_rank({}, 0, model)), {}});
+}
+
+void RunFolder::save_results(const WholeModel& model, const EpochResult& result) {
+  hold_folder();
+  metrics_ += epoch_json(result) + "\n";
+  write_text(folder_ / run_files::kMetrics, metrics_);
+  save_weights(model);
 }
 
 void RunFolder::require_resumable(const Progress& progress, const StateOutline* expected) const {

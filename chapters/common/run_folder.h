@@ -49,6 +49,9 @@ class RunFolder {
   /// run is writing to the new folder.
   void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
             const std::optional<TrainingState>& memory, const EpochResult* result = nullptr);
+  /// Called by rank 0 after a finished epoch of a run that cannot be resumed: writes the weights and the line of
+  /// metrics, and no checkpoint.
+  void save_results(const WholeModel& model, const EpochResult& result);
   /// Reads the last checkpoint as --resume would. Throws DataError unless a resumed run would continue at `progress`.
   void require_resumable(const Progress& progress, const StateOutline* expected) const;
   /// Writes the trace, of which rank 0 has the text.
@@ -58,6 +61,8 @@ class RunFolder {
   bool is_writer() const { return writes() && rank_ == 0; }
   Checkpoints checkpoints() const;
   bool has_settings() const;
+  /// Writes the weights of a model that this rank has alone.
+  void save_weights(const WholeModel& model) const;
   /// Called before each write: ensures that the folder exists, is locked, and contains the run's config.json.
   void hold_folder();
 

@@ -10,19 +10,19 @@
 namespace stagecoach::rpc {
 
 Tensor Report::to_tensor(Device device) const {
-  std::vector<double> numbers{waited, peak_bytes};
+  std::vector<double> numbers{time, waited, peak_bytes};
   numbers.insert(numbers.end(), bytes_sent.begin(), bytes_sent.end());
   return Tensor::from(numbers, {static_cast<std::int64_t>(numbers.size())}, device);
 }
 
 Report Report::from(const Tensor& tensor) {
   const auto numbers = tensor.to_vector<double>();
-  return {numbers.at(0), numbers.at(1), {numbers.begin() + 2, numbers.end()}};
+  return {numbers.at(0), numbers.at(1), numbers.at(2), {numbers.begin() + 3, numbers.end()}};
 }
 
 Report Endpoint::report() {
   Allocator& memory = allocator(device());
-  Report report{comm_.clock().waited(), static_cast<double>(memory.stats().peak_bytes),
+  Report report{comm_.clock().now(), comm_.clock().waited(), static_cast<double>(memory.stats().peak_bytes),
                 std::vector<double>(static_cast<std::size_t>(size()))};
   for (const auto& [rank, bytes] : comm_.bytes_sent()) {
     report.bytes_sent[static_cast<std::size_t>(rank)] = bytes;

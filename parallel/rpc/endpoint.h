@@ -12,6 +12,7 @@ namespace stagecoach::rpc {
 
 /// What a rank of remote calls has done.
 struct Report {
+  double time = 0;                      ///< by its clock, in seconds since the world began
   double waited = 0;                    ///< seconds in which it waited for others
   double peak_bytes = 0;                ///< of memory, since the last report
   std::vector<double> bytes_sent = {};  ///< by rank

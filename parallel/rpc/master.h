@@ -152,8 +152,8 @@ class Master {
   /// Sends a copy of `tensor` to rank `rank`. Throws UsageError for a rank that is no worker; Error for an undefined
   /// tensor.
   RRef put(int rank, const Tensor& tensor);
-  /// Returns how long rank `rank` has waited for others, what it has sent, and the peak of its memory since the last
-  /// report. Rank 0 is the master; waits for a worker. Throws as put() does.
+  /// Returns the time by the clock of rank `rank`, how long it has waited for others, what it has sent, and the peak of
+  /// its memory since the last report. Rank 0 is the master; waits for a worker. Throws as put() does.
   rpc::Report report(int rank) { return connection_->report(rank); }
   /// Lets the workers end, after all that they were told before. Called by run_with_master. A second call does nothing.
   void shut_down() { connection_->shut_down(); }

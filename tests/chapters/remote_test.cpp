@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -68,6 +69,57 @@ TEST_F(Remote, HasTheLossAndTestAccuracyOfOneDevice) {
   }
 }
 
+// Byte for byte, also in the epochs' lines, except for the loss (see above) and for what is measured.
+TEST_F(Remote, WritesTheWeightsOfOneDevice) {
+  make_data(36, 12);
+  const Flags both{"--data", "data", "--model", "resnet18", "--image-size", "16", "--batch-size", "12"};
+  ASSERT_EQ(run(kCh01, joined(both, {"--microbatches", "3", "--epochs", "2", "--out", "one"})).exit_code, 0);
+  const Flags flags = joined(both, {"--form", "remote", "--balance", "layers", "--epochs", "2", "--splits", "3"});
+  const auto expect_run_of_one_device = [&](const std::string& out, const Outcome& outcome) {
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("Results: " + out), std::string::npos) << outcome.out;
+    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes("one/weights.safetensors")) << out;
+    EXPECT_TRUE(std::filesystem::exists(folder() / out / "config.json"));
+    EXPECT_FALSE(std::filesystem::exists(folder() / out / "checkpoints"));
+    const auto wanted = metrics("one");
+    const auto epochs = metrics(out);
+    ASSERT_EQ(epochs.size(), wanted.size());
+    for (std::size_t i = 0; i < epochs.size(); ++i) {
+      EXPECT_EQ(epochs[i]["acc"], wanted[i]["acc"]);
+      EXPECT_EQ(epochs[i]["test_acc"], wanted[i]["test_acc"]);
+      EXPECT_NEAR(epochs[i]["loss"].get<double>(), wanted[i]["loss"].get<double>(), 3e-6);
+    }
+  };
+  expect_run_of_one_device("threads", run(kCh07, joined(flags, {"--out", "threads"})));
+  expect_run_of_one_device("processes", mpirun(3, kCh07, joined(flags, {"--out", "processes"})));
+  const Outcome resumed = run(kCh07, {"--resume", "threads"});
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_NE(resumed.err.find("--resume threads: --form remote writes no checkpoints"), std::string::npos)
+      << resumed.err;
+}
+
+// A micro-batch needs three messages one after another to be computed, and three for its gradient; then the optimizer
+// is called and answers. With the wall clock there are no such links.
+TEST_F(Remote, CountsModelledLinksByTheVirtualClock) {
+  make_data(64, 32);
+  const Flags virtual_clock = flags({"--epochs", "1", "--clock", "virtual", "--link", "100ms,100GB/s"});
+  const auto seconds = [&](const std::string& out, const std::string& splits, bool as_processes) {
+    const Flags all = joined(virtual_clock, {"--splits", splits, "--out", out});
+    const Outcome outcome = as_processes ? mpirun(3, kCh07, all) : run(kCh07, all);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("batches of 32, virtual clock"), std::string::npos) << outcome.out;
+    const Json epoch = metrics(out).back();
+    EXPECT_EQ(epoch["clock"], "virtual");
+    EXPECT_GT(epoch["idle"].get<double>(), 0.5);
+    return epoch["seconds"].get<double>();
+  };
+  constexpr double kSteps = 2;
+  const double one = seconds("one", "1", false);
+  EXPECT_GT(one, kSteps * 8 * 0.1);
+  EXPECT_NEAR(seconds("processes", "1", true), one, 0.2);
+  EXPECT_LT(seconds("four", "4", false), 2 * one) << "the messages of micro-batches travel at the same time";
+}
+
 TEST_F(Remote, AProcessThatDiesEndsTheOthers) {
   make_data(320, 32);
   for (int dead = 0; dead < 3; ++dead) {  // the master, then each worker
@@ -112,7 +164,9 @@ TEST_F(Remote, RefusesFlagsOfTheOtherForms) {
     EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
   };
   expect({"--microbatches", "4"}, "--microbatches: --form remote takes its micro-batches from --splits");
-  expect({"--out", "run"}, "--form remote only measures and writes no files");
+  expect({"--out", "run"}, "--splits 1,2,4,8: --out takes the files of one training, got 4; give one number");
+  expect({"--profile"}, "--profile: --form remote records no trace");
+  expect({"--link", "ethernet100"}, "--link ethernet100 with --clock wall");
   expect({"--splits", "1,100"}, "a batch of 64 images has at most 64 micro-batches, got 100");
   expect({"--splits", "1,x"}, "numbers of micro-batches, such as 1,2,4,8");
   expect({"--ranks", "1"}, "a master and at least one worker");
