@@ -115,7 +115,7 @@ void make_asynchronous(const Settings& settings, const std::vector<Device>& devi
   }
 }
 
-/// Trains with the forms of part A: one program, which holds the whole model.
+/// Trains with --form naive or pipelined: one program, which holds the whole model.
 void train_on_devices(const Settings& settings) {
   const std::vector<Device> devices = open_devices(settings.world);  // one per --ranks
   std::optional<AsynchronousDevices> asynchronous;
