@@ -217,7 +217,8 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
   s.ranks = ranks_of(run, s.peak_bytes);
   const auto ideal_idle = median_of(run, [](const EpochRecord& e) { return e.ideal_idle; });
   if (s.ranks && ideal_idle) {
-    s.ideal_speed_up = static_cast<double>(*s.ranks) * (1 - *ideal_idle);
+    const std::int64_t masters = run.setting("form") == "remote" ? 1 : 0;  // a master only calls the ranks that compute
+    s.ideal_speed_up = static_cast<double>(*s.ranks - masters) * (1 - *ideal_idle);
   }
   const std::int64_t before_first = run.epochs.front().epoch == 0 ? 1 : 0;  // some programs count from 0
   for (const EpochRecord& epoch : run.epochs) {

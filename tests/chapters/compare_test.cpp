@@ -82,6 +82,12 @@ TEST_F(Compare, BaselineIsAnyRun) {
   EXPECT_NE(besides.out.find("Speed-up: over b."), std::string::npos) << besides.out;
 }
 
+TEST_F(Compare, AMasterIsNoRankThatComputes) {
+  write_run("one", {3, 2});
+  write_run("remote", {3, 2}, {{"ranks", 3}, {"form", "remote"}}, {{"ideal_idle", 0.25}});
+  EXPECT_EQ(cell(compare({"one", "remote"}), "remote", "ideal speed-up"), "1.50");
+}
+
 TEST_F(Compare, EachBaselineIsForTheRunsFromItUpToTheNext) {
   write_run("a", {3, 2});
   write_run("b", {3, 4});
