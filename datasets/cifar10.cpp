@@ -197,7 +197,11 @@ TrainTest load_cifar10(const fs::path& folder) {
   throw_if<DataError>(entries.empty(), "folder {} is empty; {}", folder.string(), kHowToGetData);
   std::error_code error;
   if (!has_batches(entries) && fs::is_directory(folder / kInnerFolder, error)) {
-    return load_cifar10(folder / kInnerFolder);
+    TrainTest data = load_cifar10(folder / kInnerFolder);
+    if (entries.size() > 1) {
+      data.source.left_out[fmt::format("beside {}/", kInnerFolder)] = static_cast<std::int64_t>(entries.size()) - 1;
+    }
+    return data;
   }
   const std::vector<fs::path> batches = train_files(folder, entries);
   const fs::path test_batch = folder / kTestBatch;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -19,9 +20,11 @@ std::string describe(const TrainTest& data) {
 
 std::string describe_left_out(const DataSource& source) {
   constexpr std::size_t kMost = 8;  // reasons that a line has room for
+  std::vector<std::pair<std::string, std::int64_t>> reasons(source.left_out.begin(), source.left_out.end());
+  std::stable_sort(reasons.begin(), reasons.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::vector<std::string> parts;
   std::int64_t others = 0;
-  for (const auto& [reason, count] : source.left_out) {
+  for (const auto& [reason, count] : reasons) {
     if (parts.size() < kMost) {
       parts.push_back(fmt::format("{} {}", count, reason));
     } else {

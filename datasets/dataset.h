@@ -36,7 +36,7 @@ struct TrainTest {
 
 /// Returns "Data: 10000 training and 2000 test images of 10 classes, from 2 files".
 std::string describe(const TrainTest& data);
-/// Returns "Left out: 3 .txt, 1 hidden"; empty if nothing was.
+/// Returns "Left out: 3 .txt, 1 hidden", the most frequent reasons first; empty if nothing was.
 std::string describe_left_out(const DataSource& source);
 
 /// Returns a dataset of `size` uninitialised images, `side` pixels high and wide.

@@ -104,6 +104,10 @@ void find_below(const fs::path& folder, std::int32_t label, std::vector<fs::path
   for (const fs::path& path : list_folder(folder, &hidden)) {
     const std::string extension = extension_of(path);
     const fs::file_type type = is_image(extension) ? type_of(path) : fs::status(path, error).type();
+    if (type == fs::file_type::not_found || type == fs::file_type::none) {
+      ++found.source.left_out["links that lead nowhere"];
+      continue;
+    }
     if (type == fs::file_type::directory) {
       find_below(path, label, above, found);
     } else if (is_image(extension)) {  // opening it finds any other problem
@@ -125,7 +129,7 @@ SplitFiles find_images(const fs::path& split, const std::vector<std::string>& cl
                         "to train/, or delete the folder",
                         name, split.string());
     const std::size_t before = found.images.size();
-    std::vector<fs::path> above;
+    std::vector<fs::path> above = {fs::canonical(split.parent_path()), fs::canonical(split)};
     find_below(split / name, static_cast<std::int32_t>(known - classes.begin()), above, found);
     throw_if<DataError>(found.images.size() == before,
                         "{} has no images (*.png, *.jpg, *.jpeg, *.jpe, *.jfif); add some, convert others to one of "

@@ -230,6 +230,9 @@ Settings FlagParser::parse(int argc, const char* const* argv) {
   std::optional<Settings> older;
   if (!settings.run.resume.empty()) {
     older = read_older(settings, is_decided, chapter);
+    throw_if<UsageError>(older->data.smoke && was_given("data"),
+                         "--resume {}: that run has --smoke, which runs on generated images; leave out --data",
+                         settings.run.resume);
     settings = merged_with_older(settings, *older, is_decided, chapter);
     settings.run.resumed_level = older->world.cpu_level;
   }

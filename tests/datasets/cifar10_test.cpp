@@ -74,6 +74,8 @@ TEST(Cifar10, BatchesComeInNumericOrderAndTheParentFolderWorks) {
   EXPECT_EQ(images[9 * 3072], 10);
   EXPECT_EQ(describe(read), "Data: 10 training and 2 test images of 10 classes, from 11 files");
   EXPECT_EQ(describe_left_out(read.source), "Left out: 1 beside the batches of CIFAR-10");
+  fs::create_directory(folder / "train");
+  EXPECT_EQ(load_cifar10(folder.path()).source.left_out.at("beside cifar-10-batches-bin/"), 1);
   EXPECT_EQ(read.test.classes, (std::vector<std::string>{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}));
 }
 

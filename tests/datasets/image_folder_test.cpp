@@ -92,6 +92,7 @@ TEST(ImageFolder, WhatIsLeftOutIsCounted) {
   write_text(folder / "train/cat/b.webp", "");
   write_text(folder / "test/cat/c.WEBP", "");
   write_text(folder / "train/cat/notes", "");
+  fs::create_symlink("nowhere", folder / "train/cat/other");
   write_text(folder / "train/cat/more/list.txt", "");
   write_text(folder / "train/cat/.DS_Store", "");
   write_text(folder / "train/stray.png", "");
@@ -101,8 +102,8 @@ TEST(ImageFolder, WhatIsLeftOutIsCounted) {
   const TrainTest data = open_dataset(folder.path().string());
   EXPECT_EQ(data.source.files, 2);
   EXPECT_EQ(describe_left_out(data.source),
-            "Left out: 1 .txt, 2 .webp (images, but neither PNG nor JPEG), 2 beside train/ and test/, 1 hidden, "
-            "2 outside the folders of classes, 1 without an extension");
+            "Left out: 2 .webp (images, but neither PNG nor JPEG), 2 beside train/ and test/, "
+            "2 outside the folders of classes, 1 .txt, 1 hidden, 1 links that lead nowhere, 1 without an extension");
 }
 
 TEST(ImageFolder, ALineHasRoomForEightReasons) {
@@ -110,17 +111,19 @@ TEST(ImageFolder, ALineHasRoomForEightReasons) {
   for (char letter = 'a'; letter < 'm'; ++letter) {
     source.left_out[std::string(".") + letter] = 1;
   }
-  EXPECT_EQ(describe_left_out(source), "Left out: 1 .a, 1 .b, 1 .c, 1 .d, 1 .e, 1 .f, 1 .g, 1 .h, 4 others");
+  source.left_out[".webp"] = 200;
+  EXPECT_EQ(describe_left_out(source), "Left out: 200 .webp, 1 .a, 1 .b, 1 .c, 1 .d, 1 .e, 1 .f, 1 .g, 5 others");
 }
 
 TEST(ImageFolder, ALinkToAFolderAboveEndsNowhere) {
   const TemporaryFolder folder;
   write_smallest(folder);
   fs::create_directory_symlink(folder / "train/cat", folder / "train/cat/again");
+  fs::create_directory_symlink(folder / "train", folder / "train/cat/split");
   fs::create_directory_symlink(folder.path(), folder / "train/cat/root");
   const TrainTest data = load_image_folder(folder.path());
-  EXPECT_EQ(data.train.size(), 2);  // its own image and, by the link to the root, that of test/
-  EXPECT_EQ(data.source.left_out.at("links to a folder above them"), 2);
+  EXPECT_EQ(data.train.size(), 1);
+  EXPECT_EQ(data.source.left_out.at("links to a folder above them"), 3);
 }
 
 TEST(ImageFolder, ImagesAreDecodedAtTheSizeThatIsAskedFor) {
