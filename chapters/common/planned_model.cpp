@@ -23,6 +23,11 @@ bool needs_profile(const Settings& settings) {
   return by_time || (settings.run.profile && (settings.run.explain || !settings.run.out.empty()));
 }
 
+/// Returns the images of the largest micro-batch of a run with `data`, which may have fewer images than a batch.
+std::int64_t largest_micro_batch(const TrainingSettings& training, const Dataset& data) {
+  return micro_batch_sizes(std::min(training.batch_size, data.size()), training.microbatches)[0];
+}
+
 /// Measures what each layer of `model` costs for a micro-batch of `count` images, on the ranks' devices.
 std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const World& world, std::int64_t count,
                                          Sequential& model) {
@@ -33,13 +38,14 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
 }
 
 /// Reads the file of --profile-file. Throws UsageError if it is for micro-batches of another size.
-ModelProfile read_profile(const Settings& settings) {
+ModelProfile read_profile(const Settings& settings, const Dataset& data) {
   const std::string& path = settings.pipeline.profile_file;
   ModelProfile profile =
       profile_from_json(read_text(path, "check the file given as --profile-file; --profile --out writes one"), path);
   const TrainingSettings& training = settings.training;
   const std::int64_t images = micro_batch_sizes(training.batch_size, training.microbatches)[0];
-  throw_if<UsageError>(profile.microbatch != images,
+  // A plan may be for more images than the run has; a profile that such a run wrote is for those that it has.
+  throw_if<UsageError>(profile.microbatch != images && profile.microbatch != largest_micro_batch(training, data),
                        "--profile-file {}: the layers were measured with micro-batches of {} images, the run has {}; "
                        "give --batch-size {}",
                        path, profile.microbatch, images,
@@ -48,8 +54,8 @@ ModelProfile read_profile(const Settings& settings) {
 }
 
 /// Fills in what the file of --profile-file says.
-void use_file(const Settings& settings, PlannedModel& planned) {
-  const ModelProfile profile = read_profile(settings);
+void use_file(const Settings& settings, const Dataset& data, PlannedModel& planned) {
+  const ModelProfile profile = read_profile(settings, data);
   planned.profile = profile.layers;
   planned.profile_json = to_json(profile);
   const std::string other = difference(profile, settings, *planned.model);
@@ -72,10 +78,9 @@ PlannedModel planned_model(const Settings& settings, const World& world, const D
                            const std::shared_ptr<const LayerFactory>& layers) {
   PlannedModel planned{.name = settings.training.model, .model = make_model_of(settings.training, data, layers)};
   if (!settings.pipeline.profile_file.empty()) {
-    use_file(settings, planned);
+    use_file(settings, data, planned);
   } else if (needs_profile(settings)) {
-    const std::int64_t batch = std::min(settings.training.batch_size, data.size());
-    const std::int64_t count = micro_batch_sizes(batch, settings.training.microbatches)[0];
+    const std::int64_t count = largest_micro_batch(settings.training, data);
     planned.profile = measure_layers(settings.training, world, count, *planned.model);
     planned.profile_json = to_json(profile_of(settings, *planned.model, count, planned.profile));
   }

@@ -95,6 +95,7 @@ class ProfileFiles : public PipelineTest {
 TEST_F(ProfileFiles, PredictInEveryChapterWhatTheMeasurementDid) {
   expect_the_same_plan(kCh02, {"--ranks", "2"});
   expect_the_same_plan(kCh03, {"--ranks", "2", "--microbatches", "4"});
+  expect_the_same_plan(kCh03, {"--ranks", "2", "--microbatches", "4", "--batch-size", "4096"});  // more than there are
   expect_the_same_plan(kCh04, {"--ranks", "3", "--balance", "pipedream"});
   expect_the_same_plan(kCh05, {"--ranks", "2", "--microbatches", "4"});
   expect_the_same_plan(kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});
