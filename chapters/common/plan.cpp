@@ -10,7 +10,6 @@
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
-#include "core/cuda_backend.h"
 #include "core/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/comm/link_direction.h"
@@ -114,9 +113,6 @@ World open_world(const WorldSettings& settings) {
               .reduce = settings.reduce};
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
     set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
-  }
-  if (world.device == DeviceType::cuda) {
-    world.gpus = cuda::gpu_count();
   }
   return world;
 }
