@@ -169,8 +169,7 @@ std::optional<EpochLine> find_epoch_line(const std::string& line, int number) {
 }
 
 /// Calls body(line, number) for each line of the text, without terminal escapes. A progress bar returns to the start of
-/// the line, so what follows a "\r" is a line
-/// too, after the tag of the launcher.
+/// the line, so what follows a "\r" is a line too, after the tag of the launcher.
 template <class Body>
 void for_each_line(const std::string& text, const Body& body) {
   std::istringstream lines(text);

@@ -59,7 +59,7 @@ class Heartbeat {
   /// Returns whether the rank's thread has used its processor within `longest_call_`.
   bool is_running();
   static void tell_others(Communicator& own, double sign);
-  /// Whether to take in the signs that have come, or to wait for the last ones of all ranks.
+  /// Whether to read the signs received so far, or to wait for the last ones of all ranks.
   enum class Listen { to_what_came, to_the_last };
   void listen(Communicator& own, Listen how);
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Ranks that are processes and communicate by MPI. In a build without MPI every function but the
-/// first throws UsageError.
+/// Ranks that are processes and communicate by MPI. In a build without MPI every function except needs_pmix throws
+/// UsageError.
 
 #include <functional>
 

@@ -21,8 +21,7 @@ inline constexpr int kMaxSplit = 1 << 15;
 Split split_by_layers(int layers, int stages);
 /// Returns the split whose slowest rank is the fastest. A rank is as slow as the sum of its stages, and a stage as the
 /// sum of its layers' `costs`, divided by its replicas. `costs` has one cost of at least 0 per layer.
-/// - Where every rank has one stage, it returns the best split, and among equal ones that with the longest early
-/// stages.
+/// - Where every rank has one stage, it returns the best split, and among equal ones the first stages are longest.
 ///   Source: the linear partition problem (Skiena, "The algorithm design manual", section 10.7).
 /// - Where ranks have several stages, it returns what balance_ranks (rank_balance.h) makes of that split.
 ///
