@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <initializer_list>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -91,15 +92,15 @@ std::vector<std::string> class_folders(const fs::path& split, DataSource& source
   return names;
 }
 
-/// Adds the images of a class in `folder` and below it. `above` has the folders that lead to it, without links.
-void find_below(const fs::path& folder, std::int32_t label, std::vector<fs::path>& above, SplitFiles& found) {
+/// Adds the images of a class in `folder` and below it. `read` has the folders of the class that were read, without
+/// links: links between folders may lead to one in many ways.
+void find_below(const fs::path& folder, std::int32_t label, std::set<fs::path>& read, SplitFiles& found) {
   std::error_code error;
   const fs::path real = fs::canonical(folder, error);
-  if (error || std::find(above.begin(), above.end(), real) != above.end()) {
-    ++found.source.left_out["links to a folder above them"];
+  if (!error && !read.insert(real).second) {
+    ++found.source.left_out["links to folders above them or read already"];
     return;
   }
-  above.push_back(real);
   std::int64_t hidden = 0;
   for (const fs::path& path : list_folder(folder, &hidden)) {
     const std::string extension = extension_of(path);
@@ -109,7 +110,7 @@ void find_below(const fs::path& folder, std::int32_t label, std::vector<fs::path
       continue;
     }
     if (type == fs::file_type::directory) {
-      find_below(path, label, above, found);
+      find_below(path, label, read, found);
     } else if (is_image(extension)) {  // opening it finds any other problem
       found.images.push_back({path, label});
     } else {
@@ -117,7 +118,6 @@ void find_below(const fs::path& folder, std::int32_t label, std::vector<fs::path
     }
   }
   add_hidden(hidden, found.source);
-  above.pop_back();
 }
 
 SplitFiles find_images(const fs::path& split, const std::vector<std::string>& classes) {
@@ -129,8 +129,8 @@ SplitFiles find_images(const fs::path& split, const std::vector<std::string>& cl
                         "to train/, or delete the folder",
                         name, split.string());
     const std::size_t before = found.images.size();
-    std::vector<fs::path> above = {fs::canonical(split.parent_path()), fs::canonical(split)};
-    find_below(split / name, static_cast<std::int32_t>(known - classes.begin()), above, found);
+    std::set<fs::path> read = {fs::canonical(split.parent_path()), fs::canonical(split)};
+    find_below(split / name, static_cast<std::int32_t>(known - classes.begin()), read, found);
     throw_if<DataError>(found.images.size() == before,
                         "{} has no images (*.png, *.jpg, *.jpeg, *.jpe, *.jfif); add some, convert others to one of "
                         "these, or delete the folder",

@@ -123,7 +123,25 @@ TEST(ImageFolder, ALinkToAFolderAboveEndsNowhere) {
   fs::create_directory_symlink(folder.path(), folder / "train/cat/root");
   const TrainTest data = load_image_folder(folder.path());
   EXPECT_EQ(data.train.size(), 1);
-  EXPECT_EQ(data.source.left_out.at("links to a folder above them"), 3);
+  EXPECT_EQ(data.source.left_out.at("links to folders above them or read already"), 3);
+}
+
+// Each of 30 folders has two links to the next one, so that 2^30 paths lead to the last.
+TEST(ImageFolder, AFolderIsReadOnceHoweverManyLinksLeadToIt) {
+  const TemporaryFolder folder;
+  write_smallest(folder);
+  fs::path above = folder / "train/cat";
+  for (int i = 0; i < 30; ++i) {
+    const fs::path next = folder / ("links" + std::to_string(i));
+    fs::create_directory(next);
+    fs::create_directory_symlink(next, above / "one");
+    fs::create_directory_symlink(next, above / "other");
+    above = next;
+  }
+  fs::copy_file(folder / "train/cat/a.png", above / "b.png");
+  const TrainTest data = load_image_folder(folder.path());
+  EXPECT_EQ(data.train.size(), 2);
+  EXPECT_EQ(data.source.left_out.at("links to folders above them or read already"), 30);
 }
 
 TEST(ImageFolder, ImagesAreDecodedAtTheSizeThatIsAskedFor) {
