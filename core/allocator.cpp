@@ -39,7 +39,7 @@ Allocator::~Allocator() { empty_cache(); }
 void* Allocator::allocate(std::size_t bytes) {
   STAGECOACH_CHECK(bytes <= kMaxBytes,
                    "out of memory on {}: cannot allocate {} bytes, more than any machine has; use a smaller batch "
-                   "(--batch-size) or model",
+                   "or model",
                    owner_, bytes);
   const std::size_t size = std::max(round_up(bytes, kAlignment), kAlignment);
   const std::lock_guard lock(mutex_);
@@ -159,7 +159,7 @@ std::string Allocator::out_of_memory(std::size_t bytes) const {
   const std::optional<std::size_t> left = source_->free_bytes();
   return fmt::format(
       "out of memory on {}: cannot allocate {} bytes ({} free, {} in use, {} reserved; largest blocks in use: {} "
-      "bytes); use a smaller batch (--batch-size) or model",
+      "bytes); use a smaller batch or model",
       owner_, bytes, left ? fmt::format("{} bytes", *left) : "an unknown number of bytes", stats_.current_bytes,
       stats_.reserved_bytes, used.empty() ? "0" : fmt::format("{}", fmt::join(used, ", ")));
 }

@@ -9,7 +9,7 @@ namespace {
 
 [[noreturn]] void absent(const std::string& what) {
   throw UsageError(
-      fmt::format("{}: this build has no CUDA backend; use --device cpu, or build with scripts/build.sh cuda", what));
+      fmt::format("{}: this build has no CUDA backend; use device `cpu`, or build with scripts/build.sh cuda", what));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace stagecoach {
 
 /// The end of an error about missing data.
 inline constexpr std::string_view kHowToGetData =
-    "run scripts/download_cifar10.sh to download CIFAR-10, or use --data generated, which needs no files";
+    "run scripts/download_cifar10.sh to download CIFAR-10, or use the data set `generated`, which needs no files";
 
 /// Returns the entries of `folder`, sorted by name, without hidden entries (".name"), which `hidden` counts. Throws if
 /// the folder is missing, is not a folder, or cannot be read.

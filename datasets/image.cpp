@@ -41,7 +41,7 @@ ImageHeader read_header(Bytes bytes, const std::string& name, std::int64_t max_p
   throw_if<DataError>(
       size.height * size.width > max_pixels,
       "image {} is too large: expected at most {:.6g} megapixels, got {} x {} pixels ({:.1f} megapixels); make it "
-      "smaller, or allow more with --max-megapixels",
+      "smaller, or allow more with `max_pixels`",
       name, static_cast<double>(max_pixels) / kMega, size.width, size.height,
       static_cast<double>(size.height) * static_cast<double>(size.width) / kMega);
   return header;

@@ -157,7 +157,7 @@ class FolderDecoder {
     FileReader file(path);
     throw_if<DataError>(file.size() > max_bytes_,
                         "image {} is too large: expected at most {} bytes, got {}; make it smaller, or allow more with "
-                        "--max-megapixels",
+                        "`max_pixels`",
                         path.string(), max_bytes_, file.size());
     const Budget::Share of_bytes = bytes_.take(file.size());
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));

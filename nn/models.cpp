@@ -29,8 +29,9 @@ void add(const Model& model, const std::string& name, Arguments&&... arguments) 
 }
 
 Model make_toy(const ModelSettings& settings) {
-  throw_if<UsageError>(settings.softmax_head,
-                       "model toy cannot have a softmax head: it predicts numbers, not classes; use --head logits");
+  throw_if<UsageError>(
+      settings.softmax_head,
+      "model toy cannot have a softmax head: it predicts numbers, not classes; leave out `softmax_head`");
   auto model = std::make_shared<Sequential>();
   add<Linear>(model, "fc1", 4, 6);
   add<ReLU>(model, "relu1");
@@ -222,8 +223,8 @@ Model make_model(const std::string& name, const ModelSettings& settings) {
                          fmt::join(names_of_models_to_cut(), ", "));
   }
   throw_if<UsageError>(settings.softmax_head && filled.layers->cuts_classes(),
-                       "model {}: a softmax needs all logits of an image, but its last layer is cut by classes; use "
-                       "--head logits, or leave out --class-parallel",
+                       "model {}: a softmax needs all logits of an image, but its last layer is cut by classes; "
+                       "leave out `softmax_head`, or use `ClassParallel::no`",
                        name);
   const Model model = entry.make(filled);
   if (settings.softmax_head) {
@@ -241,12 +242,12 @@ void require_sizes(const std::string& name, const ModelSizes& sizes) {
                                           {"heads", sizes.heads, defaults.heads}}) {
     throw_if<UsageError>(size < 0, "model {}: expected a positive {}, got {}", name, what, size);
     throw_if<UsageError>(size != 0 && known == 0,
-                         "model {0}: expected no --{1}, got {2}; leave out --{1}, or use another model", name, what,
+                         "model {0}: expected no `{1}`, got {2}; leave out `{1}`, or use another model", name, what,
                          size);
   }
   const ModelSizes chosen = with_defaults(sizes, defaults);
   throw_if<UsageError>(chosen.heads != 0 && chosen.width % chosen.heads != 0,
-                       "model {}: --heads: expected a number that divides the width {}, got {}", name, chosen.width,
+                       "model {}: `heads`: expected a number that divides the width {}, got {}", name, chosen.width,
                        chosen.heads);
 }
 

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <new>
 
+#include "chapters/common/name_flags.h"
 #include "core/memory_limits.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
@@ -20,7 +21,7 @@ namespace {
 
 int report(const std::string& program, const std::exception& error, int exit_code) {
   std::fflush(stdout);
-  std::fputs(fmt::format("{}: {}\n", program, printable(error.what())).c_str(),
+  std::fputs(fmt::format("{}: {}\n", program, printable(name_flags(error.what()))).c_str(),
              stderr);  // if it is closed, the exit code still reports the error
   return exit_code;
 }

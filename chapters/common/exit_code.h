@@ -8,9 +8,10 @@
 namespace stagecoach {
 
 /// Runs `body`, which returns the exit code, and checks that standard output was written. An exception is reported with
-/// the program's name in front, and determines the exit code: 2 for UsageError, 3 for DataError, 4 for any other
-/// std::exception. A limit on file size (`ulimit -f`) acts like a full disk: the writer throws DataError, and no signal
-/// is raised. Running out of memory anywhere prints one line and returns 4.
+/// the program's name in front, and with flags in place of a library's parameters (name_flags.h). It determines the
+/// exit code: 2 for UsageError, 3 for DataError, 4 for any other std::exception. A limit on file size (`ulimit -f`)
+/// acts like a full disk: the writer throws DataError, and no signal is raised. Running out of memory anywhere prints
+/// one line and returns 4.
 int with_exit_code(const std::string& program, const std::function<int()>& body);
 
 }  // namespace stagecoach

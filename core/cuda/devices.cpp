@@ -43,7 +43,7 @@ int require_gpus(const std::string& requested) {
   int count = 0;
   if (const std::string why = obstacle(count); !why.empty()) {
     cudaGetLastError();
-    throw UsageError(fmt::format("{} cannot be used: {}, or use --device cpu", requested, why));
+    throw UsageError(fmt::format("{} cannot be used: {}, or use device `cpu`", requested, why));
   }
   return count;
 }

@@ -18,7 +18,7 @@ CommError aborted(const std::string& context) { return CommError(fmt::format("{}
 
 CommError no_answer(const std::string& context, std::chrono::duration<double> timeout) {
   return CommError(fmt::format(
-      "{}: no answer within {} s; check whether the other rank is stuck or expects another message, or raise --timeout",
+      "{}: no answer within {} s; check whether the other rank is stuck or expects another message, or raise `timeout`",
       context, timeout.count()));
 }
 

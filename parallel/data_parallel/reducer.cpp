@@ -155,7 +155,7 @@ void Reducer::require_all_ready() const {
   }
   STAGECOACH_CHECK(absent.empty(),
                    "reducer: expected a gradient for every parameter, got none for {}, on which this step's loss does "
-                   "not depend; find unused parameters (--find-unused), or freeze them",
+                   "not depend; find unused parameters (`find_unused`), or freeze them",
                    fmt::join(absent, ", "));
 }
 

@@ -29,8 +29,8 @@ bool takes_device_pointers() {
 MpiWorld& open(const World& world) {
   throw_if<UsageError>(
       world.device == DeviceType::cuda && !takes_device_pointers(),
-      "transport mpi: this MPI was built without CUDA and cannot send tensors from a GPU; use --transport nccl, or "
-      "--device cpu");
+      "transport mpi: this MPI was built without CUDA and cannot send tensors from a GPU; use transport `nccl`, or "
+      "device `cpu`");
   MpiWorld& mpi = MpiWorld::instance(Seconds(world.timeout));
   throw_if<Error>(mpi.failed(), "transport mpi: MPI cannot continue after a rank has failed; start the program again");
   return mpi;
@@ -112,7 +112,7 @@ void run_rank(const World& world, const std::function<void(Rank&)>& body) {
   MpiWorld& mpi = open(world);
   throw_if<UsageError>(mpi.size() != world.ranks,
                        "the number of processes is wrong: expected one per rank ({1}), got {0}; start the program with "
-                       "mpirun -np {2}, or with --ranks {3}",
+                       "mpirun -np {2}, or with `ranks` {3}",
                        mpi.size(), world.ranks, world.ranks, mpi.size());
   run_as_process(
       mpi.rank(), [&](const auto& recorder) { run_body(world, mpi, recorder, body); },

@@ -10,25 +10,24 @@ namespace stagecoach {
 namespace {
 
 constexpr const char* kSharingAdvice =
-    "NCCL does not allow two ranks on one GPU; use --transport thread, in which ranks share GPUs";
+    "NCCL does not allow two ranks on one GPU; use transport `thread`, in which ranks share GPUs";
 
 }  // namespace
 
 void require_nccl(const World& world, const std::optional<LaunchEnvironment>& process, int gpus) {
   throw_if<UsageError>(
       world.device != DeviceType::cuda,
-      "transport nccl: NCCL sends tensors between GPUs only; use --device cuda, or another --transport");
-  throw_if<UsageError>(
-      world.clock != ClockKind::wall,
-      "transport nccl: --clock virtual is for ranks that share devices; leave out --clock virtual, or use "
-      "--transport thread");
+      "transport nccl: NCCL sends tensors between GPUs only; use device `cuda`, or another `transport`");
+  throw_if<UsageError>(world.clock != ClockKind::wall,
+                       "transport nccl: clock `virtual_time` is for ranks that share devices; use clock `wall`, or "
+                       "transport `thread`");
   throw_if<UsageError>(!process && world.ranks > gpus,
                        "transport nccl: the run has {} ranks, but this machine has {} GPU(s); {}", world.ranks, gpus,
                        kSharingAdvice);
   if (process && process->size != world.ranks) {
     throw UsageError(
         fmt::format("the number of processes is wrong: {} started {} process(es), the run has {} ranks; start {}, or "
-                    "leave out --ranks",
+                    "leave out `ranks`",
                     process->by, process->size, world.ranks, world.ranks));
   }
   // If the launcher makes only one GPU visible to each process, the process uses that one.

@@ -9,7 +9,7 @@ namespace {
 [[noreturn]] void refuse() {
   throw UsageError(
       "transport nccl: this build has no NCCL; install NCCL (nccl.h and libnccl) with CUDA and run scripts/build.sh "
-      "cuda, or use --transport thread, in which ranks share GPUs");
+      "cuda, or use transport `thread`, in which ranks share GPUs");
 }
 
 }  // namespace

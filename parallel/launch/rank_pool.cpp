@@ -11,7 +11,7 @@ namespace stagecoach {
 
 RankPool::RankPool(World world) : world_(std::move(world)) {
   throw_if<UsageError>(world_.transport == Transport::mpi,
-                       "a pool of ranks needs threads: expected --transport thread or nccl, got mpi; use launch()");
+                       "a pool of ranks needs threads: expected transport thread or nccl, got mpi; use launch()");
   thread_ = start_thread("the thread that starts the ranks", [this] {
     try {
       launch(world_, [this](Rank& rank) { serve(rank); });

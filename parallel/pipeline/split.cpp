@@ -19,7 +19,7 @@ void require_enough(int layers, int stages) {
   throw_if<UsageError>(
       stages < 1 || stages > layers,
       "{} layers cannot be split into {} stages: expected at most {} stages, one layer each; use fewer "
-      "--ranks, or fewer --chunks",
+      "`ranks`, or fewer `stages_per_rank`",
       layers, stages, layers);
 }
 
@@ -155,7 +155,7 @@ std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, cons
   const bool positive = std::all_of(split.begin(), split.end(), [](int layers) { return layers >= 1; });
   throw_if<UsageError>(
       assigned != model.size() || !positive,
-      "split {0}: expected at least one layer per stage and {2} layers in all, got {1}; give another --split",
+      "split {0}: expected at least one layer per stage and {2} layers in all, got {1}; give another `split`",
       fmt::join(split, ","), assigned, model.size());
   std::vector<std::shared_ptr<Sequential>> stages;
   int begin = 0;

@@ -132,7 +132,7 @@ RRef Master::at(int rank, const RRef& value) {
 void run_with_master(const World& world, const RemoteTable& table, const std::function<void(Master& master)>& body) {
   throw_if<UsageError>(world.ranks < 2,
                        "remote calls need a master and at least one worker: expected at least 2 ranks, got {}; use "
-                       "more --ranks",
+                       "more `ranks`",
                        world.ranks);
   launch(world, [&](Rank& rank) {
     if (rank.index == 0) {

@@ -64,9 +64,9 @@ int nearest_group(int p, int m, int wanted) {
 /// Returns advice on what to choose instead of a group that is_legal_group rejects.
 std::string legal_instead(int p, int m, int group) {
   const int n = std::max(group, p);
-  const std::string counts = fmt::format("--microbatches {1} with groups of {0}", n,
+  const std::string counts = fmt::format("`microbatches` {1} with groups of {0}", n,
                                          nearest(m, [&](int count) { return is_legal_group(p, count, n); }));
-  return m < p ? "use " + counts : fmt::format("use --group {}, or {}", nearest_group(p, m, group), counts);
+  return m < p ? "use " + counts : fmt::format("use `group` {}, or {}", nearest_group(p, m, group), counts);
 }
 
 void require_legal_group(const char* name, int p, int m, int group) {

@@ -48,13 +48,13 @@ void require_batch(const std::vector<int>& replicas, int batch, Versions version
   const int step = shared_evenly(replicas, versions);
   throw_if<UsageError>(batch < least && versions == Versions::two_buffers,
                        "2bw: two versions of the weights do not suffice for {1} micro-batches in flight through {2} "
-                       "stage(s): expected at least {3} micro-batches per batch, got {0}; use --microbatches {4}",
+                       "stage(s): expected at least {3} micro-batches per batch, got {0}; use `microbatches` {4}",
                        batch, most_on_their_way(replicas), replicas.size(), least, least);
   if (batch % step != 0) {
     const int below = batch / step * step;
     throw UsageError(
         fmt::format("{}: {} micro-batches per batch cannot be divided evenly among stages on {} ranks, although all "
-                    "stages update together; use --microbatches {}{}, or --versions stash",
+                    "stages update together; use `microbatches` {}{}, or versions `stash`",
                     to_string(versions), batch, fmt::join(replicas, ","),
                     below >= least ? fmt::format("{} or ", below) : "", below + step));
   }

@@ -57,13 +57,13 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
                     fmt::join(names_where([](const auto& k) { return k.takes_chunks(); }), ", ")));
   }
   if (group != 0 && !kind->takes_group) {
-    throw UsageError(fmt::format("{} has no groups; leave out --group, or use {}", name,
+    throw UsageError(fmt::format("{} has no groups; leave out `group`, or use {}", name,
                                  fmt::join(names_where([](const auto& k) { return k.takes_group; }), ", ")));
   }
   throw_if<UsageError>(
       group != 0 && chunks == 1,
-      "{} with one chunk per rank has no groups: expected no --group, got {}; leave out --group, or use "
-      "more --chunks",
+      "{} with one chunk per rank has no groups: expected no `group`, got {}; leave out `group`, or use "
+      "more `stages_per_rank`",
       name, group);
   return kind->make({p, m, chunks, group});
 }

@@ -107,7 +107,7 @@ TEST(Device, CudaThatIsNotThereIsRefused) {
   const bool can_have_cuda = test::why_no_cuda().find("this build has no CUDA") == std::string::npos;
   const auto refused = [&](auto call) {
     return can_have_cuda ? fails_with<UsageError>({"cuda"}, call)
-                         : fails_with<UsageError>({"cuda:127", "no CUDA", "--device cpu"}, call);
+                         : fails_with<UsageError>({"cuda:127", "no CUDA", "use device `cpu`"}, call);
   };
   EXPECT_TRUE(refused([&] { require_device(cuda); }));
   EXPECT_TRUE(refused([&] { allocator(cuda); }));

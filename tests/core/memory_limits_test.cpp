@@ -46,8 +46,8 @@ TEST(MemoryLimits, AFileThatDoesNotFitIsNamedWithItsSize) {
 TEST(MemoryLimits, ATensorThatDoesNotFitIsRefusedBeforeItIsUsed) {
   const auto floats = static_cast<std::int64_t>(available_memory() / sizeof(float));
   const std::int64_t more = 256 << 20;  // than others give back meanwhile
-  EXPECT_TRUE(fails_with({"out of memory on cpu:0", "use a smaller batch (--batch-size) or model"},
-                         [&] { Tensor::empty({floats + more}); }));
+  EXPECT_TRUE(
+      fails_with({"out of memory on cpu:0", "use a smaller batch or model"}, [&] { Tensor::empty({floats + more}); }));
 }
 
 TEST(MemoryLimitsDeathTest, TheAddressSpaceCounts) {

@@ -81,7 +81,7 @@ TEST(Cifar10, BatchesComeInNumericOrderAndTheParentFolderWorks) {
 
 TEST(Cifar10, MissingFoldersAndFilesAreNamed) {
   const TemporaryFolder folder;
-  expect_load_error(folder / "nowhere", {"nowhere is missing", "download_cifar10.sh", "--data generated"});
+  expect_load_error(folder / "nowhere", {"nowhere is missing", "download_cifar10.sh", "the data set `generated`"});
   expect_load_error(folder.path(), {folder.path().string(), "is empty", "download_cifar10.sh"});
   write_text(folder / "file", "x");
   expect_load_error(folder / "file", {"file is not a folder"});

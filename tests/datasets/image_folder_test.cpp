@@ -241,7 +241,7 @@ TEST(ImageFolder, LargeImagesAndFilesAreRefused) {
                           {"train/cat/a.png is too large", "32 x 32 pixels"});
   fs::resize_file(folder / "train/cat/a.png", 1'048'576 + 8 * 1024 + 1);
   expect_error<DataError>([&] { load_image_folder(folder.path(), {.max_pixels = 32 * 32}); },
-                          {"train/cat/a.png is too large", "at most 1056768 bytes, got 1056769", "--max-megapixels"});
+                          {"train/cat/a.png is too large", "at most 1056768 bytes, got 1056769", "`max_pixels`"});
 }
 
 TEST(ImageFolder, RealJpegsAreRead) {

@@ -30,8 +30,8 @@ TEST(Open, OtherPlacesAreExplained) {
     expect_error<DataError>([&] { open_dataset(where.string()); }, parts);
   };
   expect_open_error(folder.path(), {"contains no known data", "data_batch_1.bin", "train/<class>/",
-                                    "scripts/download_cifar10.sh", "--data generated"});
-  expect_open_error(folder / "nowhere", {"nowhere is missing", "--data generated"});
+                                    "scripts/download_cifar10.sh", "the data set `generated`"});
+  expect_open_error(folder / "nowhere", {"nowhere is missing", "the data set `generated`"});
   expect_open_error("", {"is missing"});
   write_text(folder / "file", "");
   expect_open_error(folder / "file", {"is not a folder"});

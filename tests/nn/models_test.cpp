@@ -128,10 +128,10 @@ TEST(Models, RefuseWhatTheyCannotBe) {
   EXPECT_THROW(make_model("convnet", {.classes = 0}), UsageError);
   EXPECT_TRUE(
       fails_with<UsageError>({"model vit", "multiple of 4", "got 18"}, [] { make_model("vit", {.image_size = 18}); }));
-  EXPECT_TRUE(fails_with<UsageError>({"model vit", "--heads", "divides the width 64", "got 5"},
+  EXPECT_TRUE(fails_with<UsageError>({"model vit", "`heads`", "divides the width 64", "got 5"},
                                      [] { make_model("vit", {.sizes = {.heads = 5}}); }));
-  EXPECT_TRUE(fails_with<UsageError>({"model mlp", "no --heads"}, [] { make_model("mlp", {.sizes = {.heads = 1}}); }));
-  EXPECT_TRUE(fails_with<UsageError>({"model convnet", "expected no --depth", "got 4"},
+  EXPECT_TRUE(fails_with<UsageError>({"model mlp", "no `heads`"}, [] { make_model("mlp", {.sizes = {.heads = 1}}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"model convnet", "expected no `depth`", "got 4"},
                                      [] { make_model("convnet", {.sizes = {.depth = 4}}); }));
   EXPECT_TRUE(
       fails_with<UsageError>({"positive width", "got -1"}, [] { make_model("vit", {.sizes = {.width = -1}}); }));

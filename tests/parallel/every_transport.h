@@ -73,7 +73,7 @@ inline void expect_failure_ends(Launch launch, const Wait& wait) {
 inline void expect_deadline_ends(Launch launch, const Wait& wait, double timeout) {
   const std::string within = fmt::format("within {} s", timeout);
   EXPECT_TRUE(fails_with<CommError>(
-      {"rank 1", wait.name, "in the backward of stage 3, micro-batch 9", within.c_str(), "--timeout"}, [&] {
+      {"rank 1", wait.name, "in the backward of stage 3, micro-batch 9", within.c_str(), "`timeout`"}, [&] {
         launch({.ranks = 2, .timeout = timeout}, [&](Rank& rank) {
           if (rank.index == 1) {
             const Activity activity("backward", 3, 9);

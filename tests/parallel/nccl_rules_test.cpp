@@ -17,7 +17,7 @@ TEST(NcclRules, AskForAGpuARank) {
   require_nccl(world, std::nullopt, 4);
   for (const int gpus : {1, 3}) {
     EXPECT_TRUE(fails_with<UsageError>({"4 ranks", fmt::format("{} GPU(s)", gpus).c_str(),
-                                        "NCCL does not allow two ranks on one GPU; use --transport thread"},
+                                        "NCCL does not allow two ranks on one GPU; use transport `thread`"},
                                        [&] { require_nccl(world, std::nullopt, gpus); }));
   }
   EXPECT_EQ(nccl_device(std::nullopt, 3, 4), (Device{DeviceType::cuda, 3}));
@@ -30,7 +30,7 @@ TEST(NcclRules, AskForAGpuAProcess) {
   EXPECT_EQ(nccl_device(process, 3, 2), (Device{DeviceType::cuda, 1}));
   require_nccl(world, process, 1);  // a launcher may show each process its own
   EXPECT_EQ(nccl_device(process, 3, 1), (Device{DeviceType::cuda, 0}));
-  EXPECT_TRUE(fails_with<UsageError>({"process 2 on this machine", "sees only 2 GPUs", "--transport thread"}, [&] {
+  EXPECT_TRUE(fails_with<UsageError>({"process 2 on this machine", "sees only 2 GPUs", "transport `thread`"}, [&] {
     require_nccl(world, LaunchEnvironment{3, 4, "torchrun", 2}, 2);
   }));
   EXPECT_TRUE(fails_with<UsageError>({"torchrun started 3 process(es), the run has 4 ranks"}, [&] {
@@ -44,9 +44,9 @@ TEST(NcclRules, AskForAGpuAProcess) {
 }
 
 TEST(NcclRules, RefuseCpusAndTheVirtualClock) {
-  EXPECT_TRUE(fails_with<UsageError>({"--device cuda"}, [] { require_nccl({.ranks = 1}, std::nullopt, 1); }));
+  EXPECT_TRUE(fails_with<UsageError>({"device `cuda`"}, [] { require_nccl({.ranks = 1}, std::nullopt, 1); }));
   const World world{.ranks = 1, .device = DeviceType::cuda, .clock = ClockKind::virtual_time};
-  EXPECT_TRUE(fails_with<UsageError>({"--clock virtual"}, [&] { require_nccl(world, std::nullopt, 1); }));
+  EXPECT_TRUE(fails_with<UsageError>({"clock `virtual_time`"}, [&] { require_nccl(world, std::nullopt, 1); }));
 }
 
 }  // namespace

@@ -146,8 +146,8 @@ TEST(PipedreamSchedule, RefusesWhatCannotBeAndNamesTheNearestThatCan) {
       fails_with<UsageError>({"at least 4 micro-batches per batch"}, make(straight(4), 3, Versions::two_buffers)));
   EXPECT_TRUE(
       fails_with<UsageError>({"at least 6 micro-batches per batch"}, make({2, 2, 1}, 4, Versions::two_buffers)));
-  EXPECT_TRUE(fails_with<UsageError>({"--microbatches 2 or 4"}, make({2, 1}, 3, Versions::flush)));
-  EXPECT_TRUE(fails_with<UsageError>({"--microbatches 3,"}, make({3, 1}, 1, Versions::vertical)));
+  EXPECT_TRUE(fails_with<UsageError>({"`microbatches` 2 or 4"}, make({2, 1}, 3, Versions::flush)));
+  EXPECT_TRUE(fails_with<UsageError>({"`microbatches` 3,"}, make({3, 1}, 1, Versions::vertical)));
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({2, 0}, 1, Versions::stash)));
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({}, 1, Versions::stash)));
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({1}, 0, Versions::stash)));

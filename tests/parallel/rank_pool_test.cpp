@@ -50,7 +50,7 @@ TEST(RankPool, ThrowsTheErrorOfARankAndThenNamesIt) {
 
 TEST(RankPool, ThatCannotStartSaysSo) {
   EXPECT_TRUE(fails_with<UsageError>({"ranks, got 0"}, [] { RankPool pool({.ranks = 0}); }));
-  EXPECT_TRUE(fails_with<UsageError>({"expected --transport thread or nccl, got mpi"},
+  EXPECT_TRUE(fails_with<UsageError>({"expected transport thread or nccl, got mpi"},
                                      [] { RankPool pool({.transport = Transport::mpi}); }));
 }
 

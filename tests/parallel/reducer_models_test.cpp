@@ -209,7 +209,7 @@ void run_with_an_unused_branch(bool find_unused) {
 }
 
 TEST(Reducer, NamesAParameterThatIsNotUsed) {
-  EXPECT_TRUE(fails_with<Error>({"rank 1", "got none for", "'c.weight'", "'c.bias'", "--find-unused"},
+  EXPECT_TRUE(fails_with<Error>({"rank 1", "got none for", "'c.weight'", "'c.bias'", "`find_unused`"},
                                 [] { run_with_an_unused_branch(false); }));
   run_with_an_unused_branch(true);
 }

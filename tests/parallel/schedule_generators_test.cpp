@@ -130,15 +130,15 @@ TEST(Generators, RefuseSizesBelowOne) {
 }
 
 TEST(Generators, NameTheNearestLegalCount) {
-  EXPECT_TRUE(fails_with<UsageError>({"9 micro-batches cannot run in groups of 4 on 4 ranks", "--microbatches 8 or 12"},
+  EXPECT_TRUE(fails_with<UsageError>({"9 micro-batches cannot run in groups of 4 on 4 ranks", "`microbatches` 8 or 12"},
                                      [] { make_schedule("interleaved", 4, 9, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"3 micro-batches", "use --microbatches 4 with groups of 4"},
+  EXPECT_TRUE(fails_with<UsageError>({"3 micro-batches", "use `microbatches` 4 with groups of 4"},
                                      [] { make_schedule("interleaved", 4, 3, 2); }));
   EXPECT_TRUE(
-      fails_with<UsageError>({"groups of 3", "use --group 5"}, [] { make_schedule("interleaved", 4, 9, 2, 3); }));
-  EXPECT_TRUE(fails_with<UsageError>({"10 micro-batches", "use --group 5", "--microbatches 8 or 12 with groups of 4"},
+      fails_with<UsageError>({"groups of 3", "use `group` 5"}, [] { make_schedule("interleaved", 4, 9, 2, 3); }));
+  EXPECT_TRUE(fails_with<UsageError>({"10 micro-batches", "use `group` 5", "`microbatches` 8 or 12 with groups of 4"},
                                      [] { make_schedule("interleaved", 4, 10, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"use --group 10"}, [] { make_schedule("interleaved", 4, 10, 2, 12); }));
+  EXPECT_TRUE(fails_with<UsageError>({"use `group` 10"}, [] { make_schedule("interleaved", 4, 10, 2, 12); }));
   EXPECT_TRUE(fails_with<UsageError>({"interleaved-zb: 9 micro-batches cannot run in groups of 4", "8 or 12"},
                                      [] { make_schedule("interleaved-zb", 4, 9, 2); }));
 }
@@ -177,7 +177,7 @@ TEST(Generators, EveryLegalGroupIsLegalWithThePeakOfThePapers) {
 TEST(Generators, SpeakOfThemselvesByTheirOwnName) {
   EXPECT_TRUE(fails_with<UsageError>({"foldx_fifo: 9 micro-batches cannot run in groups of 4"},
                                      [] { make_schedule("foldx_fifo", 4, 9, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"interleaved with one chunk per rank", "expected no --group, got 4"},
+  EXPECT_TRUE(fails_with<UsageError>({"interleaved with one chunk per rank", "expected no `group`, got 4"},
                                      [] { make_schedule("interleaved", 4, 8, 1, 4); }));
 }
 

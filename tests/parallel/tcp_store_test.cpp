@@ -151,7 +151,7 @@ TEST(TcpStore, NobodyListens) {
   const int port = free_port();
   const std::string address = fmt::format("127.0.0.1:{}", port);
   EXPECT_TRUE(
-      fails_with<CommError>({address.c_str(), "no answer within", "check that rank 0 is running there", "--timeout"},
+      fails_with<CommError>({address.c_str(), "no answer within", "check that rank 0 is running there", "`timeout`"},
                             [&] { TcpStore(here(port), "rank 0", kShortWait); }));
 }
 

@@ -323,7 +323,7 @@ TEST(TensorParallelErrors, NameWhatTheRanksCannotShare) {
   EXPECT_TRUE(fails_with<UsageError>({"features", "3 ranks", "256"}, [&] { make_model("mlp", {.layers = layers}); }));
   const auto by_classes = std::make_shared<SlicedLayers>(4, SequenceParallel::no, ClassParallel::yes);
   EXPECT_TRUE(fails_with<UsageError>({"classes", "4 ranks", "10"}, [&] { make_model("vit", {.layers = by_classes}); }));
-  EXPECT_TRUE(fails_with<UsageError>({"softmax", "--class-parallel"}, [&] {
+  EXPECT_TRUE(fails_with<UsageError>({"softmax", "`ClassParallel::no`"}, [&] {
     make_model("vit", {.softmax_head = true, .classes = 12, .layers = by_classes});
   }));
   EXPECT_TRUE(fails_with<UsageError>({"resnet18", "vit"}, [&] { make_model("resnet18", {.layers = layers}); }));

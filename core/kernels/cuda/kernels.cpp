@@ -15,7 +15,7 @@ int to_int(std::int64_t count, std::int64_t max) {
 
 int kernel_of(const Window& window) {
   STAGECOACH_CHECK(window.kernel <= kMaxKernel,
-                   "conv2d on cuda: expected a kernel of at most {0} x {0}, got {1} x {1}; use --device cpu",
+                   "conv2d on cuda: expected a kernel of at most {0} x {0}, got {1} x {1}; use device `cpu`",
                    kMaxKernel, window.kernel);
   return static_cast<int>(window.kernel);
 }

@@ -125,7 +125,8 @@ void MpiWorld::guard(const char* call, const std::function<void()>& body) const 
       const auto deadline = deadline_after(timeout_, time.began());
       if (now >= deadline) {
         std::fflush(stdout);
-        fmt::print(stderr, "rank {}: {}: no answer within {} s; check that all ranks are running, or raise --timeout\n",
+        fmt::print(stderr,
+                   "rank {}: {}: no answer within {} s; check that all ranks are running, or raise the timeout\n",
                    rank_, call, timeout_.count());
         std::_Exit(4);
       }

@@ -228,7 +228,7 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
       return socket;
     }
     throw_if<CommError>(SteadyClock::now() + kBetweenAttempts > deadline,
-                        "{}: no answer within {:.3g} s ({}); check that rank 0 is running there, or raise --timeout",
+                        "{}: no answer within {:.3g} s ({}); check that rank 0 is running there, or raise `timeout`",
                         to_string(address), std::chrono::duration<double>(deadline - began).count(),
                         std::strerror(error));
     std::this_thread::sleep_for(kBetweenAttempts);

@@ -62,7 +62,7 @@ TcpSocket TcpStore::join(const TcpStoreAddress& address, const std::string& name
     throw_if<CommError>(
         std::chrono::steady_clock::now() + kPollInterval > last,
         "{}: no answer to the handshake within {} s; check that no other program is listening there, or "
-        "raise --timeout",
+        "raise `timeout`",
         server_, timeout_.count());
     std::this_thread::sleep_for(kPollInterval);
   }
@@ -103,7 +103,7 @@ TcpStore::Answer TcpStore::answer(const std::string& key, TcpDeadline deadline) 
     case Outcome::late:
       socket_.shut_down();  // a late answer would be taken for the answer to the next request
       throw CommError(
-          fmt::format("{} from {}: no answer within {} s; check that all ranks are running, or raise --timeout",
+          fmt::format("{} from {}: no answer within {} s; check that all ranks are running, or raise `timeout`",
                       context(), server_, timeout_.count()));
     case Outcome::done:
       break;

@@ -35,7 +35,7 @@ class CudaErrors : public ::testing::Test {
 TEST_F(CudaErrors, NoDriver) {
   machine().driver_version = 0;
   EXPECT_TRUE(
-      fails_with<UsageError>({"cuda:0", "has no NVIDIA driver", "--device cpu"}, [] { require_device(kCuda); }));
+      fails_with<UsageError>({"cuda:0", "has no NVIDIA driver", "use device `cpu`"}, [] { require_device(kCuda); }));
 }
 
 TEST_F(CudaErrors, AnOldDriver) {

@@ -1,0 +1,13 @@
+#pragma once
+/// @file
+/// How a chapter reports errors of the libraries, which know parameters but no flags.
+
+#include <string>
+
+namespace stagecoach {
+
+/// Returns the error `text` with the flag for each parameter that a library names in backticks: "raise `timeout`"
+/// becomes "raise --timeout". Everything else is unchanged.
+std::string name_flags(std::string text);
+
+}  // namespace stagecoach
