@@ -115,6 +115,21 @@ void for_each_match(const fs::path& root, const std::string& file, const std::re
   }
 }
 
+/// Calls body(text, "file:line") for every string literal of the libraries, which are all floors but the chapters.
+template <class Body>
+void for_each_library_text(const fs::path& root, const Body& body) {
+  const std::regex literal_or_comment(R"re("(?:[^"\\]|\\.)*"|'"'|//.*)re");
+  for (const std::string& file : floor_sources(root)) {
+    if (top_folder(file) != "chapters") {
+      for_each_match(root, file, literal_or_comment, [&](const std::smatch& match, const std::string& place) {
+        if (match.str().front() == '"') {
+          body(match.str(), place);
+        }
+      });
+    }
+  }
+}
+
 /// The words of every CMakeLists.txt between the file and the root, each as a path from the root.
 bool is_listed(const fs::path& root, const std::string& source) {
   for (fs::path folder = fs::path(source).parent_path();; folder = folder.parent_path()) {
@@ -211,6 +226,34 @@ std::vector<std::string> careless_json(const fs::path& root) {
       });
     }
   }
+  return found;
+}
+
+std::vector<std::string> flags_in_libraries(const fs::path& root) {
+  const std::regex of_other_programs(R"((\w\.sh|\w\.py|srun|mpirun|nvcc|cmake) --[\w-]+)");
+  const std::regex flag(R"((?:^|[^-])(--[a-z{][^\s",;)]*))");
+  std::vector<std::string> found;
+  for_each_library_text(root, [&](const std::string& text, const std::string& place) {
+    const std::string own = std::regex_replace(text, of_other_programs, "");
+    for (std::sregex_iterator match(own.begin(), own.end(), flag), end; match != end; ++match) {
+      found.push_back(place + ": " + match->str(1) + ", instead of a `parameter` (chapters/common/name_flags.cpp)");
+    }
+  });
+  return found;
+}
+
+std::vector<std::string> parameters_without_flag(const fs::path& root) {
+  const fs::path table = root / "chapters/common/name_flags.cpp";
+  const std::string known = fs::exists(table) ? read(table) : "";
+  const std::regex parameter("`[\\w:]+`");
+  std::vector<std::string> found;
+  for_each_library_text(root, [&](const std::string& text, const std::string& place) {
+    for (std::sregex_iterator match(text.begin(), text.end(), parameter), end; match != end; ++match) {
+      if (known.find(match->str()) == std::string::npos) {
+        found.push_back(place + ": " + match->str() + " has no flag in chapters/common/name_flags.cpp");
+      }
+    }
+  });
   return found;
 }
 

@@ -25,6 +25,13 @@ std::vector<std::string> foreign_random_numbers(const std::filesystem::path& roo
 /// JSON is read by core/parse_json.h: the library's own functions accept damaged text.
 std::vector<std::string> careless_json(const std::filesystem::path& root);
 
+/// The texts of libraries name no flag: their users have none. A flag after the program that has it, such as
+/// "srun --mpi=pmix" or "scripts/setup.sh --for-mpi", is no flag of a chapter.
+std::vector<std::string> flags_in_libraries(const std::filesystem::path& root);
+
+/// For each parameter that a text of a library names in backticks, chapters/common/name_flags.cpp has a flag.
+std::vector<std::string> parameters_without_flag(const std::filesystem::path& root);
+
 /// What only one operating system has is called by files of that system alone, whose names end in _linux or _posix.
 std::vector<std::string> calls_of_one_system(const std::filesystem::path& root);
 

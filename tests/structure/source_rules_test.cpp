@@ -44,6 +44,8 @@ TEST_F(SourceRules, PassOnASoundProject) {
   EXPECT_EQ(unlisted_sources(root_), Lines{});
   EXPECT_EQ(foreign_random_numbers(root_), Lines{});
   EXPECT_EQ(careless_json(root_), Lines{});
+  EXPECT_EQ(flags_in_libraries(root_), Lines{});
+  EXPECT_EQ(parameters_without_flag(root_), Lines{});
   EXPECT_EQ(calls_of_one_system(root_), Lines{});
   EXPECT_EQ(missing_algorithm_includes(root_), Lines{});
   EXPECT_EQ(dead_links(root_), Lines{});
@@ -122,6 +124,23 @@ TEST_F(SourceRules, FindAParserOfTheJsonLibrary) {
   write("nn/header.cpp", "auto json = nlohmann::json::parse(text);\nparse_json<Json>(text);\nJson::accept(text);\n");
   EXPECT_EQ(careless_json(root_), (Lines{"nn/header.cpp:1: json::parse, instead of core/parse_json.h",
                                          "nn/header.cpp:3: Json::accept, instead of core/parse_json.h"}));
+}
+
+TEST_F(SourceRules, FindAFlagInATextOfALibrary) {
+  write("chapters/common/flags.cpp", "throw UsageError(\"--ranks: expected a number\");\n");
+  write("nn/models.cpp",
+        "char quote = '\"';  // of --model\nfail(\"expected no --{}, got \\\"5\\\"; leave out --heads\");\n");
+  write("parallel/launch/mpi.cpp", "fail(\"run scripts/setup.sh --for-mpi, or srun --mpi=pmix\");\n--count;\n");
+  const std::string advice = ", instead of a `parameter` (chapters/common/name_flags.cpp)";
+  EXPECT_EQ(flags_in_libraries(root_), (Lines{"nn/models.cpp:2: --{}" + advice, "nn/models.cpp:2: --heads" + advice}));
+}
+
+TEST_F(SourceRules, FindAParameterWithoutAFlag) {
+  write("chapters/common/name_flags.cpp", "{\"`ranks`\", \"--ranks\"},\n");
+  write("parallel/launch/launch.cpp",
+        "fail(\"expected no `{}`; use more `ranks`\");  // `world`\nfail(\"raise `timeout`\");\n");
+  EXPECT_EQ(parameters_without_flag(root_),
+            (Lines{"parallel/launch/launch.cpp:2: `timeout` has no flag in chapters/common/name_flags.cpp"}));
 }
 
 TEST_F(SourceRules, FindACallOfOneSystem) {

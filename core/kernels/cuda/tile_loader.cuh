@@ -151,7 +151,7 @@ class TileLoader<T, kMn, kK, kThreads, Operand, false> {
  private:
   static constexpr int kCount = kMn * kK / kThreads;
 
-  static_assert((kK & (kK - 1)) == 0, "so that adding kK changes one bit of `begin`");
+  static_assert((kK & (kK - 1)) == 0, "so that adding kK changes one bit of begin");
   __device__ static int half_of(int begin) { return begin & kK ? 1 : 0; }
 
   int k_;
