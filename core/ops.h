@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/kernels/kernels.h"
+#include "core/kernels/settings.h"
 #include "core/tensor.h"
 
 namespace stagecoach {

@@ -9,6 +9,7 @@
 
 #include "core/asynchronous.h"
 #include "core/autograd/grad_mode.h"
+#include "core/kernels/kernels.h"
 #include "core/ops.h"
 
 namespace stagecoach {

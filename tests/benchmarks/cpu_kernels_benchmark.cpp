@@ -21,6 +21,7 @@
 #include "core/kernels/cpu/attention.h"
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/linear.h"
+#include "core/kernels/kernels.h"
 #include "core/ops.h"
 #include "core/random.h"
 #include "nn/models.h"

@@ -9,6 +9,7 @@
 
 #include "core/asynchronous.h"
 #include "core/autograd/backward.h"
+#include "core/kernels/kernels.h"
 #include "core/ops.h"
 #include "core/random.h"
 #include "core/transfer.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/autograd/backward.h"
+#include "core/kernels/kernels.h"
 #include "tests/core/operations.h"
 
 namespace stagecoach {

@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "core/kernels/kernels.h"
 #include "core/ops.h"
 #include "tests/support/devices.h"
 #include "tests/support/finite_differences.h"

@@ -10,6 +10,7 @@
 
 #include "core/autograd/backward.h"
 #include "core/cuda_backend.h"
+#include "core/kernels/kernels.h"
 #include "core/ops.h"
 #include "tests/support/devices.h"
 #include "tests/support/tensors.h"

@@ -7,6 +7,7 @@
 
 #include "core/allocator.h"
 #include "core/autograd/backward.h"
+#include "core/kernels/kernels.h"
 #include "core/ops.h"
 #include "core/transfer.h"
 #include "tests/support/devices.h"
