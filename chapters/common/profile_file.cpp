@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <type_traits>
@@ -95,10 +96,13 @@ class Object {
 
   /// Throws DataError for a key that was not taken; `optional` are others that were possible.
   void require_no_others(const std::vector<std::string>& optional = {}) const {
+    std::vector<std::string> known = known_;
+    std::copy_if(optional.begin(), optional.end(), std::back_inserter(known),
+                 [&](const std::string& key) { return std::find(known_.begin(), known_.end(), key) == known_.end(); });
     for (const auto& [key, value] : json_.items()) {
-      const bool is_known = std::find(known_.begin(), known_.end(), key) != known_.end();
-      throw_if<DataError>(!is_known, "{}: unknown key {}: expected only {}{}{}; correct or remove it", where_,
-                          shown(key), fmt::join(known_, ", "), optional.empty() ? "" : ", ", fmt::join(optional, ", "));
+      throw_if<DataError>(std::find(known.begin(), known.end(), key) == known.end(),
+                          "{}: unknown key {}: expected only {}; correct or remove it", where_, shown(key),
+                          fmt::join(known, ", "));
     }
   }
 

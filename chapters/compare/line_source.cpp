@@ -62,6 +62,12 @@ std::optional<std::int64_t> leading_number(std::string_view prefix) {
   return number <= kMaxRank && prefix.starts_with(in_brackets ? "]" : ": ") ? number : std::nullopt;
 }
 
+/// Returns the 2 of "12:00:01 2: ", where a time stands before what srun -l writes.
+std::optional<std::int64_t> last_number(std::string_view prefix) {
+  const std::size_t space = prefix.ends_with(": ") ? prefix.rfind(' ', prefix.size() - 3) : prefix.npos;
+  return space == prefix.npos ? std::nullopt : leading_number(prefix.substr(space));
+}
+
 constexpr std::string_view kDaysAndMonths[] = {"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "Jan", "Feb", "Mar",
                                                "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
 
@@ -99,7 +105,7 @@ std::string form_of(std::string_view prefix) {
 LineSource source_of(std::string_view prefix) {
   LineSource source{std::nullopt, form_of(prefix)};
   for (const auto& rank : {number_after(prefix, "rank"), number_before_stream(prefix), number_after(prefix, "default"),
-                           leading_number(prefix)}) {
+                           leading_number(prefix), last_number(prefix)}) {
     source.rank = source.rank ? source.rank : rank;
   }
   return source;

@@ -97,6 +97,7 @@ TEST_F(CompareTextLog, OfSeveralRanksIsThatOfRankZero) {
   expect_two_epochs(log([](int rank) { return fmt::format("{}: ", rank); }));
   expect_two_epochs(log([](int rank) { return fmt::format("{}: [==  ] 50%\r\033[K", rank); }));
   expect_two_epochs(log([](int rank) { return fmt::format("[1,{}]<stdout>:\r[=== ]\r", rank); }));
+  expect_two_epochs(log([](int rank) { return fmt::format("10:00:0{} {}: ", rank, rank); }));
   expect_two_epochs(log([](int rank) { return fmt::format("10:00:0{} [Rank {}] ", rank, rank); }));
   const Outcome outcome = compare({"run.log"});
   expect_texts(outcome.out,

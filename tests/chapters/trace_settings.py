@@ -55,7 +55,9 @@ def command_of(choice):
         if name == "rank-order":
             command += ["--rank-order", choice.choice(RANK_ORDERS)]
         else:
-            command += [f"--{name}"] + ([] if known[name] is None else [choice.choice(known[name])])
+            value = None if known[name] is None else choice.choice(known[name])
+            if value != "none" or name != "versions":  # which stops at the first weight that changed
+                command += [f"--{name}"] + ([] if value is None else [value])
     return command
 
 
