@@ -24,8 +24,8 @@ struct PipeSettings {
   int chunks = 4;
   std::string schedule = "1f1b";  ///< a name that make_schedule knows
   int ranks = 2;
-  int stages_per_rank = 0;  ///< 0: two where the schedule takes several, as in chapter 5
-  Split split = {};         ///< layers per stage; empty: measured, so that a step is as fast as possible
+  int stages_per_rank = 0;          ///< 0: two where the schedule takes several, as in chapter 5
+  Split split = {};                 ///< layers per stage; empty: measured, so that a step is as fast as possible
   MakeOptimizer optimizer = sgd();  ///< each rank has one for its own layers
   bool recompute = false;           ///< activation checkpointing
   std::uint64_t seed = 1;           ///< of the initial weights

@@ -68,6 +68,16 @@ TEST_F(ResumedData, IsRefusedWhenItChanged) {
   EXPECT_EQ(ch01(kResume).exit_code, 0);
 }
 
+TEST_F(ResumedData, OfASmokeRunIsItsOwn) {
+  ASSERT_EQ(ch01({"--smoke", "--epochs", "1", "--out", "smoke"}).exit_code, 0);
+  const Outcome outcome = ch01({"--resume", "smoke", "--epochs", "2", "--data", "data"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("that run has --smoke, which runs on generated images; leave out --data"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(ch01({"--resume", "smoke", "--epochs", "2"}).exit_code, 0);
+}
+
 TEST_F(ResumedData, IsAcceptedKnowinglyWithANote) {
   change_pixel(images());
   const Outcome accepted = ch01(joined(kResume, {"--accept-new-data"}));
