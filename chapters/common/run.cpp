@@ -67,6 +67,9 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   memory_ = memory;
   folder_.lock();
   folder_.set_data(data);
+  if (settings_.world.transport != Transport::thread) {  // threads share the data
+    require_data_of_rank_zero(data);
+  }
   outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)),
                             memory == nullptr ? "" : std::to_string(role_.shard));
   with_files([&] {
@@ -80,6 +83,17 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   if (folder_.writes()) {
     comm_.leave_record_in(folder_.path());
   }
+}
+
+void Run::require_data_of_rank_zero(const TrainTest& data) {
+  const Fingerprint mine = fingerprint_of(data);
+  const std::vector<double> digests{static_cast<double>(mine.train.digest), static_cast<double>(mine.test.digest)};
+  Tensor expected = Tensor::from(digests, {2}, comm_.device());
+  comm_.broadcast(expected, 0);
+  throw_if<DataError>(expected.to_vector<double>() != digests,
+                      "rank {} has other images or labels than rank 0: expected --data to name the same data for all "
+                      "processes; copy them to all machines",
+                      comm_.rank());
 }
 
 void Run::with_files(const std::function<void()>& body) {

@@ -79,6 +79,8 @@ class Run {
   /// Calls `body`, in which some ranks read or write files of the run and the others wait for them, however slow the
   /// disk is. All ranks call it together.
   void with_files(const std::function<void()>& body);
+  /// Throws DataError in a process whose data are not those of rank 0's.
+  void require_data_of_rank_zero(const TrainTest& data);
   void load_checkpoint();
   Checkpoints::Found newest_checkpoint() const;
   /// Saves everything. `result` is given after a finished epoch.

@@ -134,6 +134,19 @@ TEST_F(ResumedDataOfProcesses, IsRefusedOnAllRanks) {
   EXPECT_NE(refused.err.find("--resume run: the data differ"), std::string::npos) << refused.err;
 }
 
+TEST_F(ResumedDataOfProcesses, MustBeTheSameOnAllRanks) {
+  make_data(96, 20);
+  fs::rename(folder() / "data", folder() / "data0");
+  fs::copy(folder() / "data0", folder() / "data1");
+  write("ranks.sh", fmt::format("exec {} --data data$OMPI_COMM_WORLD_RANK \"$@\"\n", kCh06));
+  const Flags flags{"--epochs", "1", "--batch-size", "32"};
+  EXPECT_EQ(mpirun(2, "/bin/sh", joined({"ranks.sh"}, flags)).exit_code, 0);
+  change_pixel(folder() / "data1/data_batch_1.bin");
+  const Outcome refused = mpirun(2, "/bin/sh", joined({"ranks.sh"}, flags));
+  EXPECT_EQ(code(1), 3);
+  EXPECT_NE(refused.err.find("rank 1 has other images or labels than rank 0"), std::string::npos) << refused.err;
+}
+
 TEST(DataCheck, NeverAcceptsAnotherNumberOfClasses) {
   const RunSettings run{.resume = "run", .accept_new_data = true};
   EXPECT_TRUE(fails_with<OtherData>({"the 2 classes are now 3 ('c' is new)", "start a new run"}, [&] {
