@@ -6,8 +6,8 @@
 
 namespace stagecoach {
 
-/// Returns the error `text` with the flag for each parameter that a library names in backticks: "raise `timeout`"
-/// becomes "raise --timeout". Everything else is unchanged.
+/// Returns the error `text` with the flag instead of each parameter that a library names in backticks. What a library
+/// calls timeout, for example, becomes --timeout. Everything else is unchanged.
 std::string name_flags(std::string text);
 
 }  // namespace stagecoach
