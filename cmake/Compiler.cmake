@@ -37,6 +37,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   stagecoach_compile_options(-Wno-pass-failed)  # with little optimisation a loop that could be vectorised is not
+  stagecoach_compile_options(-Wno-deprecated-declarations)  # std::stable_sort of libstdc++ 12 uses one; g++ tells of ours
 endif()
 if(STAGECOACH_WERROR)
   stagecoach_compile_options(-Werror)

@@ -61,8 +61,10 @@ std::vector<fs::path> train_files(const fs::path& folder, const std::vector<fs::
   std::vector<fs::path> files;
   for (const auto& [number, path] : numbered) {
     const int expected = static_cast<int>(files.size()) + 1;
+    throw_if<DataError>(number < 1, "{}: expected batches numbered 1, 2, 3, …, got {}; delete or rename it",
+                        path.string(), number);
     throw_if<DataError>(number < expected, "{} and {} are both batch {}: expected one; delete the other",
-                        files.empty() ? path.string() : files.back().string(), path.string(), number);
+                        files.empty() ? "" : files.back().string(), path.string(), number);
     throw_if<DataError>(number > expected, "{} lacks data_batch_{}.bin, but has {}; add it, or {}", folder.string(),
                         expected, path.filename().string(), kHowToGetData);
     files.push_back(path);

@@ -216,7 +216,8 @@ DataSource source_of(const SplitFiles& train, const SplitFiles& test, std::int64
 TrainTest load_image_folder(const fs::path& folder, const ImageFolderSettings& settings) {
   STAGECOACH_CHECK(settings.image_size > 0, "load_image_folder: expected a positive image_size, got {}",
                    settings.image_size);
-  const std::vector<fs::path> entries = list_folder(folder);
+  std::int64_t hidden = 0;
+  const std::vector<fs::path> entries = list_folder(folder, &hidden);
   for (const char* split : {"train", "test"}) {
     throw_if<DataError>(std::find(entries.begin(), entries.end(), folder / split) == entries.end(),
                         "{} has no folder {}/: expected images as {}/train/<class>/*.png (or jpg, jpeg) and "
@@ -225,7 +226,8 @@ TrainTest load_image_folder(const fs::path& folder, const ImageFolderSettings& s
   }
   DataSource ignored;  // find_images counts the same files
   const std::vector<std::string> classes = class_folders(folder / "train", ignored);
-  const SplitFiles train = find_images(folder / "train", classes);
+  SplitFiles train = find_images(folder / "train", classes);
+  add_hidden(hidden, train.source);
   const SplitFiles test = find_images(folder / "test", classes);
   require_memory_for(
       fmt::format("the images of {} at {} x {} pixels", folder.string(), settings.image_size, settings.image_size),

@@ -74,7 +74,7 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
                             memory == nullptr ? "" : std::to_string(role_.shard));
   with_files([&] {
     if (!settings_.run.resume.empty()) {
-      load_checkpoint();
+      load_checkpoint((data.train.size() - 1) / settings_.training.batch_size + 1);
     }
     comm_.barrier();  // all ranks have read before anything is moved
     folder_.begin(meter_.progress(), role_.profile);
@@ -101,7 +101,7 @@ void Run::with_files(const std::function<void()>& body) {
   has_files ? keep_alive_.during(body) : body();
 }
 
-void Run::load_checkpoint() {
+void Run::load_checkpoint(std::int64_t batches) {
   Checkpoints::Found saved = newest_checkpoint();
   if (has_stale_shard(settings_.training.inject, comm_)) {
     const StatePart mine = part_of_rank(role_.layers, layers_of_, role_.shard, comm_.device());
@@ -115,6 +115,11 @@ void Run::load_checkpoint() {
   throw_if<UsageError>(progress.epoch > settings_.training.epochs,
                        "--resume {}: all {} epoch(s) of the run are done; give a larger total, such as --epochs {}",
                        settings_.run.resume, progress.epoch - 1, progress.epoch + 4);
+  throw_if<DataError>(
+      progress.step > batches,
+      "--resume {}: {} steps of epoch {} are done, but with these data an epoch has {}; give data of at "
+      "least as many batches",
+      settings_.run.resume, progress.step, progress.epoch, batches);
   if (prints()) {
     print_line(fmt::format("Continues in epoch {} after {} steps", progress.epoch, progress.step));
   }

@@ -81,7 +81,8 @@ class Run {
   void with_files(const std::function<void()>& body);
   /// Throws DataError in a process whose data are not those of rank 0's.
   void require_data_of_rank_zero(const TrainTest& data);
-  void load_checkpoint();
+  /// `batches` is the number of them in an epoch.
+  void load_checkpoint(std::int64_t batches);
   Checkpoints::Found newest_checkpoint() const;
   /// Saves everything. `result` is given after a finished epoch.
   void save(const EpochResult* result = nullptr);

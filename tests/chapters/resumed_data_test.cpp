@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 
 #include "chapters/common/data_check.h"
 #include "nn/safetensors.h"
@@ -120,6 +121,18 @@ TEST_F(ResumedData, IsCheckedInEveryChapterAndWithinAnEpoch) {
   ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
   write_bytes(images(), records.substr(0, records.size() - kRecord));
   expect_other_data(ch01({"--resume", "run"}), "training images and now has");
+  // Of few images an epoch may have less steps than are done, also where the new data is accepted.
+  const std::string config = bytes("run/config.json");
+  std::smatch at;
+  ASSERT_TRUE(std::regex_search(stopped.out, at, std::regex("Interrupted in epoch [0-9]+, step ([0-9]+)")));
+  if (std::stoi(at[1]) < 2) {
+    GTEST_SKIP() << "stopped in the first two of 96 steps";
+  }
+  write_bytes(images(), records.substr(0, kRecord));
+  const Outcome few = ch01({"--resume", "run", "--accept-new-data"});
+  EXPECT_EQ(few.exit_code, 3) << few.out;
+  EXPECT_NE(few.err.find("but with these data an epoch has"), std::string::npos) << few.err;
+  EXPECT_EQ(bytes("run/config.json"), config);
 }
 
 using ResumedDataOfProcesses = ProcessTest;

@@ -104,6 +104,14 @@ TEST(Cifar10, BatchesThatLackOneAreRefused) {
   EXPECT_EQ(load_cifar10(folder.path()).train.size(), 2);
 }
 
+TEST(Cifar10, ABatchOfNumberZeroIsRefused) {
+  const TemporaryFolder folder;
+  write_text(folder / "test_batch.bin", records(1));
+  write_text(folder / "data_batch_0.bin", records(1, 1));
+  write_text(folder / "data_batch_1.bin", records(1, 2));
+  expect_load_error(folder.path(), {"data_batch_0.bin: expected batches numbered 1, 2, 3, …, got 0"});
+}
+
 TEST(Cifar10, ABatchThatIsThereTwiceIsRefused) {
   const TemporaryFolder folder;
   write_text(folder / "test_batch.bin", records(1));

@@ -99,11 +99,12 @@ TEST(ImageFolder, WhatIsLeftOutIsCounted) {
   write_text(folder / "test/README", "");
   write_text(folder / "model.bin", "");
   fs::create_directory(folder / "val");
+  fs::create_directory(folder / ".git");
   const TrainTest data = open_dataset(folder.path().string());
   EXPECT_EQ(data.source.files, 2);
   EXPECT_EQ(describe_left_out(data.source),
             "Left out: 2 .webp (images, but neither PNG nor JPEG), 2 beside train/ and test/, "
-            "2 outside the folders of classes, 1 .txt, 1 hidden, 1 links that lead nowhere, 1 without an extension");
+            "2 hidden, 2 outside the folders of classes, 1 .txt, 1 links that lead nowhere, 1 without an extension");
 }
 
 TEST(ImageFolder, ALineHasRoomForEightReasons) {
