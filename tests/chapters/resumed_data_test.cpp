@@ -122,13 +122,17 @@ TEST_F(ResumedData, IsCheckedInEveryChapterAndWithinAnEpoch) {
   write_bytes(images(), records.substr(0, records.size() - kRecord));
   expect_other_data(ch01({"--resume", "run"}), "training images and now has");
   // Of few images an epoch may have less steps than are done, also where the new data is accepted.
-  const std::string config = bytes("run/config.json");
-  std::smatch at;
-  ASSERT_TRUE(std::regex_search(stopped.out, at, std::regex("Interrupted in epoch [0-9]+, step ([0-9]+)")));
-  if (std::stoi(at[1]) < 2) {
-    GTEST_SKIP() << "stopped in the first two of 96 steps";
+  write_bytes(images(), records);
+  int steps = 0;  // of the epoch in progress
+  for (int tries = 0; steps < 2 && tries < 100; ++tries) {
+    const Outcome again = interrupt(kCh01, {"--resume", "run"}, "Continues");
+    std::smatch at;
+    ASSERT_TRUE(std::regex_search(again.out, at, std::regex("Interrupted in epoch [0-9]+, step ([0-9]+)")));
+    steps = std::stoi(at[1]);
   }
+  ASSERT_GE(steps, 2);
   write_bytes(images(), records.substr(0, kRecord));
+  const std::string config = bytes("run/config.json");
   const Outcome few = ch01({"--resume", "run", "--accept-new-data"});
   EXPECT_EQ(few.exit_code, 3) << few.out;
   EXPECT_NE(few.err.find("but with these data an epoch has"), std::string::npos) << few.err;
