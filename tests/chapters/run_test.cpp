@@ -14,6 +14,7 @@
 
 #include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/program.h"
+#include "datasets/generated.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
@@ -54,6 +55,7 @@ class EmptyBatches {
 
 /// An epoch in which rank 0 works and the others wait for it. A stop is asked for in step `stop`.
 void train(const Settings& settings, int stop) {
+  const TrainTest data = generate({.train = kSteps * settings.training.batch_size, .test = 1});
   launch({.ranks = settings.world.ranks, .clock = ClockKind::virtual_time}, [&](Rank& rank) {
     Run run(settings, rank.comm, {.layers = {{"fc", 0}}});
     Sequential model;
@@ -62,7 +64,7 @@ void train(const Settings& settings, int stop) {
       model.materialize(1, rank.device);
     }
     const auto optimizer = make_optimizer(OptimizerKind::sgd, model.named_parameters(), 0.1);
-    run.set_up_checkpoints({}, model, *optimizer);
+    run.set_up_checkpoints(data, model, *optimizer);
     EmptyBatches batches;
     for (Epoch& epoch : run.epochs()) {
       for ([[maybe_unused]] const MicroBatches& batch : epoch.training_batches(batches)) {
