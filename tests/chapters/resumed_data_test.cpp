@@ -121,7 +121,7 @@ TEST_F(ResumedData, IsCheckedInEveryChapterAndWithinAnEpoch) {
   ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
   write_bytes(images(), records.substr(0, records.size() - kRecord));
   expect_other_data(ch01({"--resume", "run"}), "training images and now has");
-  // Of few images an epoch may have less steps than are done, also where the new data is accepted.
+  // With few images an epoch may have fewer steps than are done, also where the new data is accepted.
   write_bytes(images(), records);
   int steps = 0;  // of the epoch in progress
   for (int tries = 0; steps < 2 && tries < 100; ++tries) {
