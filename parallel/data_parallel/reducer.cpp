@@ -81,9 +81,9 @@ void Reducer::begin(Sync sync, std::span<const Tensor> outputs) {
                        name);
     }
     reduced_ = false;
-  }
-  if (std::exchange(begun_, true) && !rebuilt_) {
-    rebuild();
+    if (!rebuilt_) {  // between steps: within one, ranks may have different numbers of micro-batches
+      rebuild();
+    }
   }
   running_ = sync;
   times_.begin = comm_.clock().now();

@@ -70,7 +70,7 @@ class Reducer {
   /// Returns the parameters that are reduced, each once.
   const NamedTensors& parameters() const { return parameters_; }
   const std::vector<Bucket>& buckets() const { return buckets_.all(); }
-  /// Returns whether the buckets follow the order in which rank 0 got its gradients in the first backward.
+  /// Returns whether the buckets follow the order in which rank 0 got its gradients in the first step.
   bool is_rebuilt() const { return rebuilt_; }
 
  private:
@@ -85,8 +85,7 @@ class Reducer {
   NamedTensors parameters_;
   Buckets buckets_;
   std::vector<double> used_;              // per parameter: 1 if it got a gradient since the last reduction
-  std::vector<std::size_t> first_order_;  // of gradients in the first backward
-  bool begun_ = false;
+  std::vector<std::size_t> first_order_;  // of gradients in the first step
   bool rebuilt_ = false;
   bool reduced_ = false;         // the gradients are sums of the last step
   std::optional<Sync> running_;  // the backward that was announced
