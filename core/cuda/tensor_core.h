@@ -47,17 +47,16 @@ __device__ inline void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[
 // ---- Warpgroups
 //
 // Compute capability 9.0, compiled for sm_90a, has an instruction for a warpgroup (four warps, 128 threads): it
-// multiplies 64 x 8 by 8 x 128. Tensor cores read both factors from shared memory, so no thread spends an instruction
-// on that, and work while the threads continue. Thread `lane` of warp `warp` holds, with group = lane / 4 and place =
-// lane % 4, of every 8 columns: columns 2 place, 2 place + 1 of row 16 warp + group, then of row 16 warp + group + 8.
-// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", tf32, K-major, no swizzle.
+// multiplies 64 x 8 by 8 x 128, or by 8 x 64. Tensor cores read both factors from shared memory, so no thread spends an
+// instruction on that, and work while the threads continue. Thread `lane` of warp `warp` holds, with group = lane / 4
+// and place = lane % 4, of every 8 columns: columns 2 place, 2 place + 1 of row 16 warp + group, then of row 16 warp +
+// group + 8. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", tf32, K-major, no
+// swizzle.
 
-inline constexpr int kWarpgroup = 128;         ///< threads
-inline constexpr int kWarpgroupRows = 64;      ///< of the product
-inline constexpr int kWarpgroupColumns = 128;  ///< of the product
-inline constexpr int kWarpgroupSums = 64;      ///< per thread
-inline constexpr int kCoreRows = 8;            ///< of a core matrix
-inline constexpr int kCoreK = 4;               ///< elements of a row of a core matrix: 16 bytes
+inline constexpr int kWarpgroup = 128;     ///< threads
+inline constexpr int kWarpgroupRows = 64;  ///< of the product
+inline constexpr int kCoreRows = 8;        ///< of a core matrix
+inline constexpr int kCoreK = 4;           ///< elements of a row of a core matrix: 16 bytes
 
 /// The bytes, divided by 16, between core matrices that are adjacent along the rows, in their place in a descriptor.
 inline constexpr std::uint64_t kBetweenRows = std::uint64_t{kCoreRows * kCoreK * sizeof(float) / 16} << 32;
@@ -99,8 +98,8 @@ __device__ inline void wait_for_products() {
   STAGECOACH_WARPGROUP_ASM("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-/// Starts sums += a b.
-__device__ __forceinline__ void start_product(float (&sums)[kWarpgroupSums], SharedFactor a, SharedFactor b) {
+/// Starts sums += a b, of 128 columns.
+__device__ __forceinline__ void start_product(float (&sums)[64], SharedFactor a, SharedFactor b) {
   STAGECOACH_WARPGROUP_ASM(
       "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
       "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
@@ -119,6 +118,23 @@ __device__ __forceinline__ void start_product(float (&sums)[kWarpgroupSums], Sha
         "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]), "+f"(sums[54]), "+f"(sums[55]),
         "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]), "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]),
         "+f"(sums[63])
+      : "l"(kBetweenRows | a.descriptor), "l"(kBetweenRows | b.descriptor)
+      : "memory");
+}
+
+/// Likewise of 64 columns.
+__device__ __forceinline__ void start_product(float (&sums)[32], SharedFactor a, SharedFactor b) {
+  STAGECOACH_WARPGROUP_ASM(
+      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
+      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, p, 1, 1; }"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
+        "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]),
+        "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]),
+        "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]),
+        "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31])
       : "l"(kBetweenRows | a.descriptor), "l"(kBetweenRows | b.descriptor)
       : "memory");
 }

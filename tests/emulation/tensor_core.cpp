@@ -25,6 +25,20 @@ float element_of_b(const Held* warp, int depth, int column) {
   return seen_as_tf32(warp[column * 4 + depth % 4].b[depth / 4]);
 }
 
+/// sums += a b, for the running thread.
+template <int kSums>
+void add_product(float (&sums)[kSums], const SharedFactor& a, const SharedFactor& b) {
+  const int lane = emulation::lane();
+  const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
+  for (int i = 0; i < kSums; ++i) {
+    const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
+    const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    for (int depth = 0; depth < 8; ++depth) {
+      sums[i] += element_of(a, row, depth) * element_of(b, column, depth);
+    }
+  }
+}
+
 }  // namespace
 
 void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
@@ -41,16 +55,7 @@ void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uin
   }
 }
 
-void start_product(float (&sums)[kWarpgroupSums], SharedFactor a, SharedFactor b) {
-  const int lane = emulation::lane();
-  const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
-  for (int i = 0; i < kWarpgroupSums; ++i) {
-    const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
-    const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    for (int depth = 0; depth < 8; ++depth) {
-      sums[i] += element_of(a, row, depth) * element_of(b, column, depth);
-    }
-  }
-}
+void start_product(float (&sums)[64], SharedFactor a, SharedFactor b) { add_product(sums, a, b); }
+void start_product(float (&sums)[32], SharedFactor a, SharedFactor b) { add_product(sums, a, b); }
 
 }  // namespace stagecoach::cuda

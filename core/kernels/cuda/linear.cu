@@ -57,6 +57,7 @@ struct InputsAndOnes {
   __device__ Mn mn(int index) const { return index < inputs ? index : index == inputs ? kOnes : kOutside; }
   __device__ K k(int n, int end) const { return n < end ? n * inputs : kOutside; }
   __device__ T load(Mn input, K sample) const { return load_at(x, input + sample, input == kOnes ? T(1) : T(0)); }
+  VectorOperand<false> vectors() const { return {x, inputs, inputs}; }
 };
 
 /// grad_weight[o, i] = sum over n of grad_y[n, o] x[n, i], and in an additional column grad_bias[o] = sum over n of

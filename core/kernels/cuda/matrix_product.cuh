@@ -185,11 +185,13 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
   const int y = static_cast<int>(threadIdx.x) / kSumColumns;
   const int first = y % threads;
   const int at = (static_cast<int>(blockIdx.x) * (kSumRows / threads) + y / threads) * kSumColumns + x;
-  const bool inside = at < e.m * e.n;
+  const int row = at / e.pitch();
+  const int column = at % e.pitch();
+  const bool inside = row < e.m && column < e.n;
   T sum = 0;
 #pragma unroll 8
   for (int split = first; split < splits; split += threads) {
-    sum += predicated_load(inside, workspace + static_cast<long long>(split) * e.m * e.n + at);
+    sum += predicated_load(inside, workspace + static_cast<long long>(split) * e.m * e.pitch() + at);
   }
   parts.at[y][x] = sum;
   __syncthreads();  // all sums are complete
@@ -197,7 +199,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
     for (int other = 1; other < threads; ++other) {
       sum += parts.at[y + other][x];
     }
-    result.store(at / e.n, at % e.n, sum);
+    result.store(row, column, sum);
   }
 }
 
@@ -250,7 +252,7 @@ void multiply(Device device, const ProductPlan& plan, const A& a, const B& b, co
   if (plan.splits > 1) {
     const int threads = std::min<int>(std::bit_floor(static_cast<unsigned>(std::max(plan.splits / 4, 1))), kSumRows);
     const int elements_of_block = kSumColumns * kSumRows / threads;
-    const int blocks = (elements + elements_of_block - 1) / elements_of_block;
+    const int blocks = (e.m * e.pitch() + elements_of_block - 1) / elements_of_block;
     launch(sum_splits<T, Result>, static_cast<unsigned>(blocks), kSumColumns * kSumRows, 0, stream, workspace.data(),
            plan.splits, threads, result, e);
   }
@@ -281,6 +283,7 @@ struct MatrixOperand {
   __device__ Mn mn(int index) const { return index < extent ? index * mn_stride : kOutside; }
   __device__ K k(int index, int end) const { return index < end ? index * k_stride : kOutside; }
   __device__ T load(Mn mn, K k) const { return load_at(data, mn + k); }
+  VectorOperand<kContiguousK> vectors() const { return {data, extent, kContiguousK ? mn_stride : k_stride}; }
 };
 
 /// data [N, M, S] viewed as a matrix [M, N S].
@@ -306,7 +309,8 @@ struct MatrixResult {
   T* data;
   int columns;
   const T* bias;
-  __device__ bool takes_pairs() const { return columns % 2 == 0 && is_aligned<2>(data); }
+  __host__ __device__ OutputRows<T> rows() const { return {data, columns, columns, bias}; }
+  __device__ bool takes_pairs() const { return rows().are_pairs(); }
   __device__ void store(int m, int n, T value) const { at(m, n) = bias == nullptr ? value : value + bias[n]; }
   __device__ void store(int m, int n, Vector2<T> values) const {
     if (bias != nullptr) {
@@ -328,6 +332,7 @@ struct WeightResult {
   T* weight;
   T* bias;
   int columns;
+  __host__ __device__ OutputRows<T> rows() const { return {weight, columns, columns, nullptr}; }
   __device__ static bool takes_pairs() { return false; }
   __device__ void store(int m, int n, T value) const {
     if (n < columns && weight != nullptr) {

@@ -45,8 +45,9 @@ BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
     case ProductKernel::registers:
       return e.m <= kLowM ? BlockTile{kLowM, 128} : BlockTile{64, 64};
     case ProductKernel::tensor_cores:
-    case ProductKernel::warpgroups:
       return e.m <= 64 ? BlockTile{64, 256} : BlockTile{128, 128};
+    case ProductKernel::warpgroups:
+      return {e.m <= 64 ? 64 : 128, e.n <= 64 ? 64 : e.m <= 64 && e.n > 256 ? 256 : 128};
   }
   return {1, 1};
 }

@@ -18,6 +18,8 @@ struct ProductExtents {
   int m;
   int n;
   int k;
+  /// Returns the length of the result's rows in the workspace: even, so that pairs are aligned.
+  constexpr int pitch() const { return n + n % 2; }
 };
 
 /// The part of the result that one block computes.
@@ -36,7 +38,7 @@ struct ProductPlan {
   int k_per_split = 0;  ///< the last split may be shorter
   /// Returns the number of workspace elements for the results of the splits; 0 for one split.
   std::int64_t workspace_elements(const ProductExtents& e) const {
-    return splits == 1 ? 0 : std::int64_t{1} * splits * e.m * e.n;
+    return splits == 1 ? 0 : std::int64_t{1} * splits * e.m * e.pitch();
   }
 };
 

@@ -209,6 +209,17 @@ class DoubleBuffer {
 
 // ---- Results
 
+/// A result in rows. The biases of the columns are added to it.
+template <class T>
+struct OutputRows {
+  T* data;    // null if the result is not stored
+  int pitch;  // between rows
+  int columns;
+  const T* bias;  // or null
+  /// Returns whether an even column and the next one can be stored at once.
+  __host__ __device__ bool are_pairs() const { return pitch % 2 == 0 && columns % 2 == 0 && is_aligned<2>(data); }
+};
+
 /// Stores the result of a split: in `result` or, if there are several splits, in the workspace.
 template <class T, class Result>
 struct Output {
@@ -230,7 +241,7 @@ struct Output {
   __device__ void store(int m, int n, const Vector2<T>& values) const {
     if (workspace == nullptr && m < e.m && n + 2 <= e.n && result.takes_pairs()) {
       result.store(m, n, values);
-    } else if (workspace != nullptr && m < e.m && n + 2 <= e.n && e.n % 2 == 0) {
+    } else if (workspace != nullptr && m < e.m && n + 2 <= e.n) {
       *reinterpret_cast<Vector2<T>*>(workspace + index(m, n)) = values;
     } else {
 #pragma unroll
@@ -239,9 +250,15 @@ struct Output {
       }
     }
   }
+  /// Returns where the first `columns` columns are stored, a multiple of 2.
+  __device__ OutputRows<T> rows(int columns) const {
+    return workspace == nullptr ? result.rows() : OutputRows<T>{workspace + index(0, 0), e.pitch(), columns, nullptr};
+  }
 
  private:
-  __device__ long long index(int m, int n) const { return (static_cast<long long>(blockIdx.y) * e.m + m) * e.n + n; }
+  __device__ long long index(int m, int n) const {
+    return (static_cast<long long>(blockIdx.y) * e.m + m) * e.pitch() + n;
+  }
 };
 
 }  // namespace stagecoach::cuda

@@ -234,7 +234,8 @@ const KernelAndTile kAllTiles[] = {
     {ProductKernel::tiled, {16, 16}},          {ProductKernel::registers, {16, 128}},
     {ProductKernel::registers, {64, 64}},      {ProductKernel::tensor_cores, {64, 256}},
     {ProductKernel::tensor_cores, {128, 128}}, {ProductKernel::warpgroups, {64, 256}},
-    {ProductKernel::warpgroups, {128, 128}},
+    {ProductKernel::warpgroups, {128, 128}},   {ProductKernel::warpgroups, {64, 64}},
+    {ProductKernel::warpgroups, {128, 64}},    {ProductKernel::warpgroups, {64, 128}},
 };
 
 std::string name_of_tile(const ::testing::TestParamInfo<KernelAndTile>& info) {
@@ -267,8 +268,14 @@ class CudaTiles : public ::testing::TestWithParam<KernelAndTile> {
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaTiles, ::testing::ValuesIn(kAllTiles), name_of_tile);
 
 TEST_P(CudaTiles, Linear) {
-  for (const auto& [samples, inputs, outputs] :
-       {std::array{1, 1, 1}, {17, 16, 9}, {64, 32, 128}, {65, 33, 129}, {130, 47, 260}, {40, 1500, 30}}) {
+  for (const auto& [samples, inputs, outputs] : {std::array{1, 1, 1},
+                                                 {17, 16, 9},
+                                                 {64, 32, 128},
+                                                 {65, 33, 129},
+                                                 {130, 47, 260},
+                                                 {40, 1500, 30},
+                                                 {129, 36, 260},
+                                                 {700, 68, 132}}) {
     check_linear<float>(trial_, samples, inputs, outputs);
   }
 }

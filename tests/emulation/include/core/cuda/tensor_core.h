@@ -28,8 +28,6 @@ void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uin
 
 inline constexpr int kWarpgroup = 128;
 inline constexpr int kWarpgroupRows = 64;
-inline constexpr int kWarpgroupColumns = 128;
-inline constexpr int kWarpgroupSums = 64;
 inline constexpr int kCoreRows = 8;
 inline constexpr int kCoreK = 4;
 
@@ -46,6 +44,7 @@ inline void end_products() {}
 inline void wait_for_products() {}
 
 /// Is done at once, and not beside the threads.
-void start_product(float (&sums)[kWarpgroupSums], SharedFactor a, SharedFactor b);
+void start_product(float (&sums)[64], SharedFactor a, SharedFactor b);
+void start_product(float (&sums)[32], SharedFactor a, SharedFactor b);
 
 }  // namespace stagecoach::cuda
