@@ -12,25 +12,27 @@ inline constexpr int kRowBlockThreads = 128;
 inline constexpr int kShortRow = 256;  ///< elements that a warp sums as fast as a block, which waits at barriers
 
 /// The row of this thread, and its number among the kThreads that share the row. Threads whose row does not exist may
-/// return at once, before any barrier: they are whole warps.
+/// return at once, before any barrier, if they are whole warps.
 template <int kThreads>
 struct RowThread {
   int row = static_cast<int>(blockIdx.x) * (kRowBlockThreads / kThreads) + static_cast<int>(threadIdx.x) / kThreads;
   int index = static_cast<int>(threadIdx.x) % kThreads;
 };
 
-/// The shared memory of a row's reductions. A warp needs none: its threads read each other's registers.
+/// The shared memory of a row's reductions. A warp, or a part of one, needs none: its threads read each other's
+/// registers.
 template <class T, int kThreads>
 struct RowReduction : BlockReduction<T, kThreads> {};
-template <class T>
-struct RowReduction<T, kWarp> {};
+template <class T, int kThreads>
+requires(kThreads <= kWarp) struct RowReduction<T, kThreads> {
+};
 
-/// Returns the reduction of `value` over the threads of the row. All of them must call it. The order of the operations
-/// is fixed, and the operation must be commutative.
+/// Returns the reduction of `value` over the threads of the row. All of them must call it, and whole warps. The order
+/// of the operations is fixed, and the operation must be commutative.
 template <int kThreads, class T, class Operation>
 __device__ T reduce_row(RowReduction<T, kThreads>& shared, T value, Operation operation) {
-  if constexpr (kThreads == kWarp) {
-    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+  if constexpr (kThreads <= kWarp) {
+    for (int distance = kThreads / 2; distance > 0; distance /= 2) {
       value = operation(value, __shfl_xor_sync(0xffffffffU, value, distance));
     }
     return value;

@@ -16,6 +16,16 @@ struct alignas(kCount * sizeof(T)) Vector {
 template <class T>
 using Vector2 = Vector<T, 2>;
 
+/// Returns kCount elements from an aligned address on.
+template <int kCount, class T>
+__device__ Vector<T, kCount>& vector_at(T* data) {
+  return *reinterpret_cast<Vector<T, kCount>*>(data);
+}
+template <int kCount, class T>
+__device__ const Vector<T, kCount>& vector_at(const T* data) {
+  return *reinterpret_cast<const Vector<T, kCount>*>(data);
+}
+
 /// Returns whether an array is aligned for Vector<T, kCount>: a tensor may be a view that starts anywhere in another.
 template <int kCount, class T>
 __host__ __device__ bool is_aligned(const T* data) {
