@@ -7,7 +7,8 @@
 ///   kIsEmulated: whether kernels run on the CPU,
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
 ///   predicated_load(inside, address, outside = 0): the value at `address`, in the GPU's memory, or else `outside`,
-///   STAGECOACH_SHARED(Type, name): `name` is one object shared by the threads of a block, initially uninitialised.
+///   STAGECOACH_SHARED(Type, name): `name` is one object shared by the threads of a block, initially uninitialised,
+///   STAGECOACH_DYNAMIC_SHARED(Type, name): the same for a type of more than 48 KiB; `launch` is given its size.
 
 #include <cuda_runtime.h>
 
@@ -16,16 +17,24 @@
 #include "core/cuda/check.h"
 
 #define STAGECOACH_SHARED(Type, name) __shared__ Type name
+#define STAGECOACH_DYNAMIC_SHARED(Type, name)                            \
+  extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[]; \
+  Type& name = *reinterpret_cast<Type*>(dynamic_shared_bytes)
 
 namespace stagecoach::cuda {
 
 inline constexpr bool kIsEmulated = false;
+inline constexpr std::size_t kMaxStaticShared = 48 << 10;  ///< bytes that a block has without asking for more
 
 template <class... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             std::type_identity_t<Parameters>... arguments) {
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
   const void* code = reinterpret_cast<const void*>(kernel);
+  if (shared_bytes > kMaxStaticShared) {
+    STAGECOACH_CUDA(
+        cudaFuncSetAttribute(code, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+  }
   if (const cudaError_t error = cudaLaunchKernel(code, grid, block, pointers, shared_bytes, stream);
       error != cudaSuccess) {
     launch_failed(error, code, grid, block, shared_bytes);

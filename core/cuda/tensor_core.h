@@ -139,4 +139,72 @@ __device__ __forceinline__ void start_product(float (&sums)[32], SharedFactor a,
       : "memory");
 }
 
+// ---- Products of warpgroups from windows
+//
+// The same with 192 or 256 columns, and core matrices that are any distance apart along the rows too: columns of `b`
+// may be the pixels of a window in shared memory, from any pixel on.
+
+/// A factor: as SharedFactor, but its core matrices need not be adjacent along the rows.
+struct StridedFactor {
+  std::uint32_t lower;  // halves of the descriptor
+  std::uint32_t upper;
+  /// Returns the factor that begins `floats` after this one, a multiple of 4.
+  __device__ StridedFactor operator+(int floats) const { return {lower + static_cast<unsigned>(floats) / 4, upper}; }
+  __device__ std::uint64_t descriptor() const { return std::uint64_t{upper} << 32 | lower; }
+};
+
+/// `along_k` and `along_rows` are the distances in floats between core matrices, multiples of 4.
+__device__ inline StridedFactor strided_factor(const float* first, int along_k, int along_rows) {
+  return {shared_factor(first, along_k).descriptor, static_cast<unsigned>(along_rows) / 4};
+}
+
+/// Waits until at most the last `kPending` groups of products, each ended by end_products, are under way.
+template <int kPending>
+__device__ __forceinline__ void wait_for_all_products_but() {
+  STAGECOACH_WARPGROUP_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+#define STAGECOACH_SUMS8(s, i)                                                                                \
+  "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), "+f"(s[i + 5]), "+f"(s[i + 6]), \
+      "+f"(s[i + 7])
+#define STAGECOACH_SUMS32(s, i) \
+  STAGECOACH_SUMS8(s, i), STAGECOACH_SUMS8(s, i + 8), STAGECOACH_SUMS8(s, i + 16), STAGECOACH_SUMS8(s, i + 24)
+
+/// Starts sums += a b, of 64 x 8 by 8 x 256.
+__device__ __forceinline__ void start_product(float (&sums)[128], StridedFactor a, StridedFactor b) {
+  STAGECOACH_WARPGROUP_ASM(
+      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
+      "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+      "}, %128, %129, p, 1, 1; }"
+      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64),
+        STAGECOACH_SUMS32(sums, 96)
+      : "l"(a.descriptor()), "l"(b.descriptor())
+      : "memory");
+}
+
+/// Starts sums += a b, of 64 x 8 by 8 x 192.
+__device__ __forceinline__ void start_product(float (&sums)[96], StridedFactor a, StridedFactor b) {
+  STAGECOACH_WARPGROUP_ASM(
+      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
+      "wgmma.mma_async.sync.aligned.m64n192k8.f32.tf32.tf32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+      "}, %96, %97, p, 1, 1; }"
+      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64)
+      : "l"(a.descriptor()), "l"(b.descriptor())
+      : "memory");
+}
+
 }  // namespace stagecoach::cuda

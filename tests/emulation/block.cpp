@@ -27,8 +27,9 @@ namespace {
 
 constexpr std::size_t kMaxThreads = 1024;
 constexpr std::size_t kWarp = 32;
-constexpr std::size_t kMaxExchanged = 64;          // bytes per thread
-constexpr std::size_t kMaxSharedBytes = 48 << 10;  // what a block has without asking for more
+constexpr std::size_t kMaxExchanged = 64;           // bytes per thread
+constexpr std::size_t kMaxStaticShared = 48 << 10;  // what a block has without asking for more
+constexpr std::size_t kMaxDynamicShared = 227 << 10;
 
 std::string text_of(const uint3& at) { return fmt::format("({}, {}, {})", at.x, at.y, at.z); }
 
@@ -61,7 +62,7 @@ enum class Scope { nobody, warp, block };
 /// Runs the threads of one block after another. Each CPU thread has one, so that its fibers are made once.
 class Runner {
  public:
-  void run_block(Thread thread, bool backwards);
+  void run_block(Thread thread, std::size_t max_shared_bytes, bool backwards);
   void wait(Scope scope, const std::source_location& where);
   void* shared(std::size_t bytes, std::size_t alignment);
   int lane() const { return static_cast<int>(current_->at % kWarp); }
@@ -101,6 +102,7 @@ class Runner {
   Worker* current_ = nullptr;
   std::deque<Shared> shared_;
   std::size_t shared_bytes_ = 0;
+  std::size_t max_shared_bytes_ = 0;
   std::vector<char> exchanged_;  // two rounds by turns, of all threads
   std::exception_ptr failure_;
 };
@@ -227,8 +229,9 @@ void Runner::abandon() {
   std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void Runner::run_block(Thread thread, bool backwards) {
+void Runner::run_block(Thread thread, std::size_t max_shared_bytes, bool backwards) {
   thread_ = thread;
+  max_shared_bytes_ = max_shared_bytes;
   backwards_ = backwards;
   threads_ = std::size_t{blockDim.x} * blockDim.y * blockDim.z;
   begun_ = 0;
@@ -263,8 +266,8 @@ void* Runner::shared(std::size_t bytes, std::size_t alignment) {
   const std::size_t index = current_->shared_objects++;
   if (index == shared_.size()) {
     shared_bytes_ += bytes;
-    if (shared_bytes_ > kMaxSharedBytes) {
-      throw Error(fmt::format("a block shares {} bytes, it may share {}", shared_bytes_, kMaxSharedBytes));
+    if (shared_bytes_ > max_shared_bytes_) {
+      throw Error(fmt::format("a block shares {} bytes, it may share {}", shared_bytes_, max_shared_bytes_));
     }
     shared_.emplace_back(bytes, alignment);
   }
@@ -308,10 +311,10 @@ cudaError_t check_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
   if (!good) {
     return cudaErrorInvalidConfiguration;
   }
-  return shared_bytes <= kMaxSharedBytes ? cudaSuccess : cudaErrorInvalidValue;
+  return shared_bytes <= kMaxDynamicShared ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
+void run(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, Thread thread) {
   gridDim = grid;
   blockDim = block;
   bool backwards = false;
@@ -320,7 +323,7 @@ void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
       for (unsigned y = 0; y < grid.y; ++y) {
         for (unsigned x = 0; x < grid.x; ++x) {
           blockIdx = {x, y, z};
-          runner().run_block(thread, backwards);
+          runner().run_block(thread, std::max(shared_bytes, kMaxStaticShared), backwards);
           backwards = !backwards;
         }
       }

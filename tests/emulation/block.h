@@ -30,8 +30,9 @@ struct Thread {
 
 /// The limits of a GPU: cudaErrorInvalidConfiguration (empty, or too many threads) or cudaErrorInvalidValue.
 cudaError_t check_launch(dim3 grid, dim3 block, std::size_t shared_bytes);
-/// Runs `thread` for every thread of every block. Throws Error that names the kernel.
-void run(const void* kernel, dim3 grid, dim3 block, Thread thread);
+/// Runs `thread` for every thread of every block, which may share 48 KiB, or `shared_bytes` if that is more. Throws
+/// Error that names the kernel.
+void run(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, Thread thread);
 /// The memory of the running thread's next shared object, aligned to `alignment` and to no more; the n-th request of
 /// all threads of a block is the same one.
 void* shared(std::size_t bytes, std::size_t alignment);

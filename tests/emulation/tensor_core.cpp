@@ -10,10 +10,23 @@ struct Held {
 };
 
 /// Element k of a row of a factor.
-float element_of(const SharedFactor& factor, int row, int k) {
-  const std::uint32_t bits =
-      std::bit_cast<std::uint32_t>(factor.first[k / kCoreK * factor.along_k + row * kCoreK + k % kCoreK]);
-  return seen_as_tf32(bits);
+float element_of(const StridedFactor& factor, int row, int k) {
+  const std::ptrdiff_t at = k / kCoreK * factor.along_k + row / kCoreRows * factor.along_rows;
+  return seen_as_tf32(std::bit_cast<std::uint32_t>(factor.first[at + row % kCoreRows * kCoreK + k % kCoreK]));
+}
+
+/// Adds the products for the sums of this thread, of which there are 64 for 128 columns and so on.
+template <std::size_t kSums>
+void add_product(float (&sums)[kSums], const StridedFactor& a, const StridedFactor& b) {
+  const int lane = emulation::lane();
+  const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
+  for (int i = 0; i < static_cast<int>(kSums); ++i) {
+    const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
+    const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    for (int depth = 0; depth < 8; ++depth) {
+      sums[i] += element_of(a, row, depth) * element_of(b, column, depth);
+    }
+  }
 }
 
 float element_of_a(const Held* warp, int row, int depth) {
@@ -25,19 +38,8 @@ float element_of_b(const Held* warp, int depth, int column) {
   return seen_as_tf32(warp[column * 4 + depth % 4].b[depth / 4]);
 }
 
-/// sums += a b, for the running thread.
-template <int kSums>
-void add_product(float (&sums)[kSums], const SharedFactor& a, const SharedFactor& b) {
-  const int lane = emulation::lane();
-  const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
-  for (int i = 0; i < kSums; ++i) {
-    const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
-    const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    for (int depth = 0; depth < 8; ++depth) {
-      sums[i] += element_of(a, row, depth) * element_of(b, column, depth);
-    }
-  }
-}
+/// Core matrices that are adjacent along the rows are adjacent in memory.
+StridedFactor strided(const SharedFactor& factor) { return {factor.first, factor.along_k, kCoreRows * kCoreK}; }
 
 }  // namespace
 
@@ -55,7 +57,9 @@ void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uin
   }
 }
 
-void start_product(float (&sums)[64], SharedFactor a, SharedFactor b) { add_product(sums, a, b); }
-void start_product(float (&sums)[32], SharedFactor a, SharedFactor b) { add_product(sums, a, b); }
+void start_product(float (&sums)[32], SharedFactor a, SharedFactor b) { add_product(sums, strided(a), strided(b)); }
+void start_product(float (&sums)[64], SharedFactor a, SharedFactor b) { add_product(sums, strided(a), strided(b)); }
+void start_product(float (&sums)[96], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
+void start_product(float (&sums)[128], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
 
 }  // namespace stagecoach::cuda

@@ -421,14 +421,26 @@ void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& win
 
 void add_conv2d(Kernels& table) {
   table.conv2d = [](const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y) {
-    conv2d(x, weight, bias, window, y, fastest_plan);
+    if (takes_shifted_conv2d(x, y, window)) {
+      shifted_conv2d(x, weight, bias, y, shifted_tile(y.size(1)));
+    } else {
+      conv2d(x, weight, bias, window, y, fastest_plan);
+    }
   };
   table.conv2d_grad_input = [](const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
-    conv2d_grad_input(grad_y, weight, window, grad_x, fastest_plan);
+    if (takes_shifted_conv2d(grad_y, grad_x, window)) {
+      shifted_conv2d_grad_input(grad_y, weight, grad_x, shifted_tile(grad_x.size(1)));
+    } else {
+      conv2d_grad_input(grad_y, weight, window, grad_x, fastest_plan);
+    }
   };
   table.conv2d_grad_weight = [](const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
                                 Tensor& grad_bias) {
-    conv2d_grad_weight(grad_y, x, window, grad_weight, grad_bias, fastest_plan);
+    if (!grad_bias.defined() && takes_shifted_weight_gradient(grad_y, x, window)) {
+      shifted_conv2d_grad_weight(grad_y, x, grad_weight);
+    } else {
+      conv2d_grad_weight(grad_y, x, window, grad_weight, grad_bias, fastest_plan);
+    }
   };
 }
 

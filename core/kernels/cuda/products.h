@@ -28,4 +28,21 @@ void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window&
 void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
                         Tensor& grad_bias, Planner planner);
 
+// ---- Convolutions of 3 x 3 taps, stride 1 and padding 1, by shifts of the pixels in shared memory, in TF32
+
+/// Returns whether the functions below compute the convolution of x [N, C, H, W] to y [N, O, P, Q]: the settings and
+/// the GPU allow TF32 by warpgroups, C is a multiple of 8, O one of 64, and a line of x fits into shared memory.
+bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window);
+/// Returns the fastest tile for a result of `outputs` channels: 64 x 256, 64 x 512 or 128 x 256, where the rows divide
+/// `outputs`.
+BlockTile shifted_tile(std::int64_t outputs);
+
+void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, const BlockTile& tile);
+void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, const BlockTile& tile);
+
+/// Returns whether the function below computes the gradient: as above, C and O are multiples of 64, and the width is 4,
+/// 8, 16 or 32.
+bool takes_shifted_weight_gradient(const Tensor& grad_y, const Tensor& x, const Window& window);
+void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight);
+
 }  // namespace stagecoach::cuda

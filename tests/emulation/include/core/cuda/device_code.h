@@ -12,6 +12,7 @@
 
 #define STAGECOACH_SHARED(Type, name) \
   Type& name = *static_cast<Type*>(::stagecoach::cuda::emulation::shared(sizeof(Type), alignof(Type)))
+#define STAGECOACH_DYNAMIC_SHARED(Type, name) STAGECOACH_SHARED(Type, name)
 
 namespace stagecoach::cuda {
 
@@ -26,7 +27,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   }
   emulation::give(stream, [=] {
     const auto thread = [&] { kernel(arguments...); };
-    emulation::run(code, grid, block, {&thread, [](const void* body) { (*static_cast<decltype(&thread)>(body))(); }});
+    emulation::run(code, grid, block, shared_bytes,
+                   {&thread, [](const void* body) { (*static_cast<decltype(&thread)>(body))(); }});
   });
 }
 

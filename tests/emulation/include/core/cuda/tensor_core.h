@@ -47,4 +47,19 @@ inline void wait_for_products() {}
 void start_product(float (&sums)[64], SharedFactor a, SharedFactor b);
 void start_product(float (&sums)[32], SharedFactor a, SharedFactor b);
 
+struct StridedFactor {
+  const float* first;
+  std::ptrdiff_t along_k;
+  std::ptrdiff_t along_rows;
+  StridedFactor operator+(int floats) const { return {first + floats, along_k, along_rows}; }
+};
+inline StridedFactor strided_factor(const float* first, int along_k, int along_rows) {
+  return {first, along_k, along_rows};
+}
+template <int kPending>
+void wait_for_all_products_but() {}
+
+void start_product(float (&sums)[96], StridedFactor a, StridedFactor b);
+void start_product(float (&sums)[128], StridedFactor a, StridedFactor b);
+
 }  // namespace stagecoach::cuda

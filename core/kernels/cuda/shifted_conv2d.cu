@@ -1,0 +1,181 @@
+/// @file
+/// Chooses the tiles of shifted_conv2d.cuh, and prepares the weight for it.
+
+#include <algorithm>
+#include <bit>
+
+#include "core/cuda_backend.h"
+#include "core/kernels/cuda/arguments.h"
+#include "core/kernels/cuda/matrix_product.cuh"
+#include "core/kernels/cuda/products.h"
+#include "core/kernels/cuda/shifted_conv2d.cuh"
+#include "core/kernels/cuda/shifted_weight_gradient.cuh"
+#include "core/kernels/cuda/threads.cuh"
+
+namespace stagecoach::cuda {
+namespace {
+
+using Low = ShiftedTile<64, 256, 2>;
+using Wide = ShiftedTile<64, 512, 1>;
+using Square = ShiftedTile<128, 256, 1>;
+
+/// The weight [O, C, 3, 3] as the factor of a convolution from K channels to M. For the gradient of the input K is O
+/// and M is C, and the taps are in reverse order.
+struct WeightToPack {
+  const float* weight;
+  int k_stride;
+  int m_stride;
+  bool reversed;
+};
+
+/// packed [M / kM, K / 8, taps, 2, kM, 4]: tiles in the order in which shifted_conv2d_tiles stores them in shared
+/// memory, rounded to TF32. A thread per (m, k).
+template <int kM>
+__global__ void pack_shifted_weight(int count, int chunks, WeightToPack from, float* packed) {
+  const auto at = static_cast<int>(element());
+  if (at >= count) {
+    return;
+  }
+  constexpr int kFloats = kM * kShiftedChannels;  // of a tap
+  const int in_chunk = at % kFloats;              // [2, kM, 4]
+  const int chunk = at / kFloats;
+  const int k = chunk % chunks * kShiftedChannels + in_chunk / (kM * kCoreK) * kCoreK + in_chunk % kCoreK;
+  const int m = chunk / chunks * kM + in_chunk / kCoreK % kM;
+  const float* weight =
+      from.weight + static_cast<long long>(m) * from.m_stride + static_cast<long long>(k) * from.k_stride;
+  auto* to =
+      reinterpret_cast<std::uint32_t*>(packed) + static_cast<long long>(chunk) * kShiftedTaps * kFloats + in_chunk;
+#pragma unroll
+  for (int tap = 0; tap < kShiftedTaps; ++tap) {
+    to[tap * kFloats] = round_to_tf32(weight[from.reversed ? kShiftedTaps - 1 - tap : tap]);
+  }
+}
+
+template <class Tile>
+void run_tiles(Device device, const WeightToPack& weight, ShiftedConv conv) {
+  Workspace<float> packed(std::int64_t{1} * conv.outputs * conv.channels * kShiftedTaps, device);
+  launch_elements(device, pack_shifted_weight<Tile::kM>, conv.outputs * conv.channels, conv.channels / kShiftedChannels,
+                  weight, packed.data());
+  conv.weight = packed.data();
+  const int blocks = conv.pixels.tiles(Tile::kN) * (conv.outputs / Tile::kM);
+  launch(shifted_conv2d_tiles<Tile>, static_cast<unsigned>(blocks), Tile::kThreads, sizeof(ShiftedShared<Tile>),
+         compute_stream(device), conv);
+}
+
+void run(Device device, const BlockTile& tile, const WeightToPack& weight, const ShiftedConv& conv) {
+  if (conv.pixels.samples == 0) {
+    return;
+  }
+  if (tile.m == Square::kM) {
+    run_tiles<Square>(device, weight, conv);
+  } else if (tile.n == Wide::kN) {
+    run_tiles<Wide>(device, weight, conv);
+  } else {
+    run_tiles<Low>(device, weight, conv);
+  }
+}
+
+/// Whether a convolution of images [N, C, H, W] to O channels is one for shifted_conv2d.
+bool is_shifted(std::int64_t channels, std::int64_t outputs, const Tensor& images, const Window& window) {
+  const std::int64_t width = images.size(3);
+  return window.kernel == 3 && window.stride == 1 && window.padding == 1 && channels % kShiftedChannels == 0 &&
+         channels > 0 && outputs % 64 == 0 && outputs > 0 && images.size(2) > 0 && width > 0 &&
+         PixelSequence(1, 1, static_cast<int>(std::min<std::int64_t>(width, 1 << 16))).window(Low::kN) <= Low::kWindow;
+}
+
+ShiftedConv shifted_conv(const Tensor& x, const Tensor& bias, Tensor& y) {
+  to_int(x.numel(), kMaxElements);
+  to_int(y.numel(), kMaxElements);
+  return {x.data<float>(),
+          nullptr,
+          data_or_null<float>(bias),
+          y.mutable_data<float>(),
+          to_int(x.size(1)),
+          to_int(y.size(1)),
+          PixelSequence(to_int(x.size(0)), to_int(x.size(2)), to_int(x.size(3)))};
+}
+
+// ---- The gradient of the weight
+
+/// Sums [3, 3, O] x [C] stored as grad_weight [O, C, 3, 3].
+struct TapsResult {
+  float* weight;
+  int outputs;
+  int channels;
+  __device__ void store(int m, int c, float value) const {
+    weight[static_cast<long long>(m % outputs * channels + c) * kShiftedTaps + m / outputs] = value;
+  }
+};
+
+template <class Lines>
+void run_lines(Device device, ShiftedGradient g, int splits) {
+  const int groups = (g.samples + Lines::kSamples - 1) / Lines::kSamples;
+  g.lines = groups * (g.height + 1);
+  g.lines_per_split = (g.lines + splits - 1) / splits;
+  const dim3 grid(static_cast<unsigned>(g.outputs / 64 * (g.channels / 64)), static_cast<unsigned>(splits));
+  launch(shifted_weight_gradient<Lines>, grid, Lines::kThreads, sizeof(GradientShared<Lines>), compute_stream(device),
+         g);
+}
+
+}  // namespace
+
+bool takes_shifted_weight_gradient(const Tensor& grad_y, const Tensor& x, const Window& window) {
+  const std::int64_t width = x.size(3);
+  return x.dtype() == DType::float32 && uses_tf32(x.device()) && has_warpgroups(x.device()) && window.kernel == 3 &&
+         window.stride == 1 && window.padding == 1 && x.size(0) > 0 && x.size(2) > 0 && x.size(1) % 64 == 0 &&
+         x.size(1) > 0 && grad_y.size(1) % 64 == 0 && grad_y.size(1) > 0 &&
+         (width == 4 || width == 8 || width == 16 || width == 32) && is_aligned<4>(x.data<float>()) &&
+         is_aligned<4>(grad_y.data<float>());
+}
+
+void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight) {
+  const int outputs = to_int(grad_y.size(1));
+  const int channels = to_int(x.size(1));
+  const int height = to_int(x.size(2));
+  const int splits = std::max(kTargetBlocks / (outputs / 64 * (channels / 64)), 1);
+  const ProductExtents e{kShiftedTaps * outputs, channels, splits};
+  Workspace<float> sums(std::int64_t{1} * splits * e.m * e.n, x.device());
+  const ShiftedGradient g{
+      grad_y.data<float>(),  x.data<float>(), sums.data(), to_int(x.size(0)), outputs, channels, height, 0, 0,
+      FastDivmod(height + 1)};
+  switch (x.size(3)) {
+    case 4:
+      run_lines<GradientLines<4, 4>>(x.device(), g, splits);
+      break;
+    case 8:
+      run_lines<GradientLines<8, 4>>(x.device(), g, splits);
+      break;
+    case 16:
+      run_lines<GradientLines<16, 2>>(x.device(), g, splits);
+      break;
+    default:
+      run_lines<GradientLines<32, 1>>(x.device(), g, splits);
+  }
+  const int threads = std::min<int>(std::bit_floor(static_cast<unsigned>(std::max(splits / 4, 1))), kSumRows);
+  const int per_block = kSumColumns * kSumRows / threads;
+  launch(sum_splits<float, TapsResult>, static_cast<unsigned>((e.m * e.n + per_block - 1) / per_block),
+         kSumColumns * kSumRows, 0, compute_stream(x.device()), sums.data(), splits, threads,
+         TapsResult{grad_weight.mutable_data<float>(), outputs, channels}, e);
+}
+
+bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window) {
+  return x.dtype() == DType::float32 && uses_tf32(x.device()) && has_warpgroups(x.device()) &&
+         is_shifted(x.size(1), y.size(1), x, window);
+}
+
+BlockTile shifted_tile(std::int64_t outputs) {
+  return outputs % Square::kM == 0 ? BlockTile{Square::kM, Square::kN} : BlockTile{Low::kM, Low::kN};
+}
+
+void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, const BlockTile& tile) {
+  const int channels = to_int(x.size(1));
+  run(x.device(), tile, {weight.data<float>(), kShiftedTaps, channels * kShiftedTaps, false}, shifted_conv(x, bias, y));
+}
+
+void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, const BlockTile& tile) {
+  const int channels = to_int(grad_x.size(1));
+  run(grad_y.device(), tile, {weight.data<float>(), channels * kShiftedTaps, kShiftedTaps, true},
+      shifted_conv(grad_y, {}, grad_x));
+}
+
+}  // namespace stagecoach::cuda
