@@ -2,7 +2,6 @@
 /// Chooses the tiles of shifted_conv2d.cuh, and prepares the weight for it.
 
 #include <algorithm>
-#include <bit>
 
 #include "core/cuda_backend.h"
 #include "core/kernels/cuda/arguments.h"
@@ -15,9 +14,9 @@
 namespace stagecoach::cuda {
 namespace {
 
-using Low = ShiftedTile<64, 256, 2>;
-using Wide = ShiftedTile<64, 512, 1>;
-using Square = ShiftedTile<128, 256, 1>;
+using Low = ShiftedTile<64, 256, 2, 3>;
+using Wide = ShiftedTile<64, 512, 1, 3>;
+using Square = ShiftedTile<128, 256, 1, 3>;
 
 /// The weight [O, C, 3, 3] as the factor of a convolution from K channels to M. For the gradient of the input K is O
 /// and M is C, and the taps are in reverse order.
@@ -97,16 +96,6 @@ ShiftedConv shifted_conv(const Tensor& x, const Tensor& bias, Tensor& y) {
 
 // ---- The gradient of the weight
 
-/// Sums [3, 3, O] x [C] stored as grad_weight [O, C, 3, 3].
-struct TapsResult {
-  float* weight;
-  int outputs;
-  int channels;
-  __device__ void store(int m, int c, float value) const {
-    weight[static_cast<long long>(m % outputs * channels + c) * kShiftedTaps + m / outputs] = value;
-  }
-};
-
 template <class Lines>
 void run_lines(Device device, ShiftedGradient g, int splits) {
   const int groups = (g.samples + Lines::kSamples - 1) / Lines::kSamples;
@@ -133,8 +122,7 @@ void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& g
   const int channels = to_int(x.size(1));
   const int height = to_int(x.size(2));
   const int splits = std::max(kTargetBlocks / (outputs / 64 * (channels / 64)), 1);
-  const ProductExtents e{kShiftedTaps * outputs, channels, splits};
-  Workspace<float> sums(std::int64_t{1} * splits * e.m * e.n, x.device());
+  Workspace<float> sums(std::int64_t{1} * splits * kShiftedTaps * outputs * channels, x.device());
   const ShiftedGradient g{
       grad_y.data<float>(),  x.data<float>(), sums.data(), to_int(x.size(0)), outputs, channels, height, 0, 0,
       FastDivmod(height + 1)};
@@ -151,11 +139,10 @@ void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& g
     default:
       run_lines<GradientLines<32, 1>>(x.device(), g, splits);
   }
-  const int threads = std::min<int>(std::bit_floor(static_cast<unsigned>(std::max(splits / 4, 1))), kSumRows);
-  const int per_block = kSumColumns * kSumRows / threads;
-  launch(sum_splits<float, TapsResult>, static_cast<unsigned>((e.m * e.n + per_block - 1) / per_block),
-         kSumColumns * kSumRows, 0, compute_stream(x.device()), sums.data(), splits, threads,
-         TapsResult{grad_weight.mutable_data<float>(), outputs, channels}, e);
+  const int rows = std::min(splits, kSumRows);
+  launch(sum_tap_splits, static_cast<unsigned>(outputs * channels / kSumColumns),
+         static_cast<unsigned>(rows * kSumColumns), 0, compute_stream(x.device()), sums.data(), splits, outputs,
+         channels, grad_weight.mutable_data<float>());
 }
 
 bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window) {

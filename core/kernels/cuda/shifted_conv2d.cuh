@@ -31,15 +31,15 @@ struct PixelAt {
 };
 
 /// The sequence of the pixels of images [N, …, H, W]. Tensor cores read columns in groups of 8, which are any distance
-/// apart but adjacent in themselves. Where a line is such a group (of 8 pixels, or of 4 of two samples by turns),
-/// nothing is computed for the zeros at its ends, which are two for the line alone; else groups are adjacent.
+/// apart but adjacent in themselves. Where a line is such a group (of 8 pixels, or of 4 of two samples by turns), the
+/// columns leave out the zeros between lines; else groups are adjacent.
 struct PixelSequence {
   PixelSequence(int samples_, int height_, int width_)
       : samples(samples_),
         height(height_),
         width(width_),
         step(width == 4 ? 2 : 1),
-        pitch(width * step == 8 ? 8 + 2 * step : width + 1),
+        pitch((width + 1) * step),
         group(width * step == 8 ? pitch : 8),
         by_pitch(pitch),
         by_image(height + 1) {}
@@ -84,16 +84,16 @@ struct ShiftedConv {
 };
 
 /// kM x kN of the result per block, 64 x 256 of them per warpgroup. kBlocks of them fit into an SM.
-template <int kM_, int kN_, int kBlocks_>
+template <int kM_, int kN_, int kBlocks_, int kStages_>
 struct ShiftedTile {
   static constexpr int kM = kM_;
   static constexpr int kN = kN_;
   static constexpr int kBlocks = kBlocks_;
   static constexpr int kAcross = kN / 256;  // warpgroups along N
   static constexpr int kThreads = kWarpgroup * kAcross * (kM / kWarpgroupRows);
-  static constexpr int kWindow = (kN / 8 + 2) * 12;  // the most pixels of a window
+  static constexpr int kWindow = kN / 2 * 3;  // the most pixels of a window
   static constexpr int kSlots = (kWindow + kThreads - 1) / kThreads;
-  static constexpr int kStages = 3;
+  static constexpr int kStages = kStages_;
 };
 
 template <class Tile>
@@ -228,8 +228,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) shifted_conv2d_
     loader.put(shared.stages[stage]);
     wait_for_copies();
     publish_to_tensor_cores();
-    wait_for_all_products_but<1>();  // the stage that is filled next was that of the products before the last
-    __syncthreads();                 // the stage is complete, and no warpgroup reads the one that is filled next
+    wait_for_all_products_but<Tile::kStages - 2>();  // of the stage that is filled next
+    __syncthreads();  // the stage is complete, and no warpgroup reads the one that is filled next
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < kShiftedTaps; ++tap) {

@@ -15,6 +15,7 @@
 #include "core/cuda/device_code.h"
 #include "core/cuda/tensor_core.h"
 #include "core/kernels/cuda/fast_divmod.cuh"
+#include "core/kernels/cuda/matrix_product.cuh"
 #include "core/kernels/cuda/vectorized.cuh"
 
 namespace stagecoach::cuda {
@@ -188,6 +189,39 @@ __global__ void __launch_bounds__(Lines::kThreads, 1) shifted_weight_gradient(Sh
   wait_for_products();
   const long long results = static_cast<long long>(blockIdx.y) * kTaps * 3 + tap_row * kTaps;  // of O x C each
   store_taps(g, g.sums + results * g.outputs * g.channels + output * g.channels + channel, sums);
+}
+
+struct TapSums {
+  float at[kSumRows][kSumColumns * 9];  // [channel][tap]
+};
+
+/// weight [O, C, 3, 3] = the sum of the splits of sums [splits, 3, 3, O, C], in an order that depends only on their
+/// number. A block for one output and kSumColumns channels, whose taps it stores as one piece.
+inline __global__ void __launch_bounds__(kSumColumns* kSumRows)
+    sum_tap_splits(const float* sums, int splits, int outputs, int channels, float* weight) {
+  STAGECOACH_SHARED(TapSums, parts);
+  const int x = static_cast<int>(threadIdx.x) % kSumColumns;
+  const int y = static_cast<int>(threadIdx.x) / kSumColumns;
+  const int rows = static_cast<int>(blockDim.x) / kSumColumns;
+  const int first = static_cast<int>(blockIdx.x) * kSumColumns;  // (output, channel)
+  const long long elements = static_cast<long long>(outputs) * channels;
+#pragma unroll
+  for (int tap = 0; tap < 9; ++tap) {
+    float sum = 0;
+#pragma unroll 4
+    for (int split = y; split < splits; split += rows) {
+      sum += sums[(split * 9 + tap) * elements + first + x];
+    }
+    parts.at[y][x * 9 + tap] = sum;
+  }
+  __syncthreads();  // all sums are complete
+  for (int at = static_cast<int>(threadIdx.x); at < kSumColumns * 9; at += static_cast<int>(blockDim.x)) {
+    float sum = 0;
+    for (int row = 0; row < rows; ++row) {
+      sum += parts.at[row][at];
+    }
+    weight[first * 9 + at] = sum;
+  }
 }
 
 }  // namespace stagecoach::cuda
