@@ -31,12 +31,14 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
             std::type_identity_t<Parameters>... arguments) {
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
   const void* code = reinterpret_cast<const void*>(kernel);
+  cudaError_t error = cudaSuccess;
   if (shared_bytes > kMaxStaticShared) {
-    STAGECOACH_CUDA(
-        cudaFuncSetAttribute(code, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+    error = cudaFuncSetAttribute(code, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   }
-  if (const cudaError_t error = cudaLaunchKernel(code, grid, block, pointers, shared_bytes, stream);
-      error != cudaSuccess) {
+  if (error == cudaSuccess) {
+    error = cudaLaunchKernel(code, grid, block, pointers, shared_bytes, stream);
+  }
+  if (error != cudaSuccess) {
     launch_failed(error, code, grid, block, shared_bytes);
   }
 }

@@ -197,7 +197,7 @@ struct TapSums {
 
 /// weight [O, C, 3, 3] = the sum of the splits of sums [splits, 3, 3, O, C], in an order that depends only on their
 /// number. A block for one output and kSumColumns channels, whose taps it stores as one piece.
-inline __global__ void __launch_bounds__(kSumColumns* kSumRows)
+static __global__ void __launch_bounds__(kSumColumns* kSumRows)
     sum_tap_splits(const float* sums, int splits, int outputs, int channels, float* weight) {
   STAGECOACH_SHARED(TapSums, parts);
   const int x = static_cast<int>(threadIdx.x) % kSumColumns;

@@ -322,7 +322,7 @@ TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {
        {with(0, 1, 0), with(1, 0, 0), with(1, 1025, 0), with(1, dim3(32, 33), 0), with(dim3(1, 70000), 1, 0)}) {
     EXPECT_TRUE(fails_with({"kernel stagecoach::cuda::reverse", "invalid configuration", "grid", "block"}, run));
   }
-  EXPECT_TRUE(fails_with({"reverse", "invalid argument", "50000 bytes"}, with(1, 1, 50000)));
+  EXPECT_TRUE(fails_with({"reverse", "invalid argument", "250000 bytes"}, with(1, 1, 250000)));
   EXPECT_TRUE(fails_with({"share_much", "50176 bytes", "49152"}, [] { launch(share_much, 1, 1, 0, nullptr); }));
 }
 
