@@ -7,6 +7,7 @@
 ///   kIsEmulated: whether kernels run on the CPU,
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
 ///   predicated_load(inside, address, outside = 0): the value at `address`, in the GPU's memory, or else `outside`,
+///   fast_exp2(x): 2^x by one instruction, to within 2 units of the last place; subnormal numbers are 0,
 ///   STAGECOACH_SHARED(Type, name): `name` is one object shared by the threads of a block, initially uninitialised,
 ///   STAGECOACH_DYNAMIC_SHARED(Type, name): the same for a type of more than 48 KiB; `launch` is given its size.
 
@@ -52,6 +53,12 @@ template <class T>
 __device__ T predicated_load(bool inside, const T* address, T outside = 0) {
   __builtin_assume(__isGlobal(address));  // otherwise each load might have to check the address space
   return inside ? *address : outside;
+}
+
+__device__ inline float fast_exp2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
 }
 
 }  // namespace stagecoach::cuda

@@ -1,7 +1,8 @@
 /// @file
-/// Attention: of narrow heads in float32 by the kernels of fused_attention.cuh, else as products of matrices with a
-/// softmax between them. In that case the [T, T] probabilities of all heads, and in the backward their gradients, are
-/// in working memory during a call. The backward computes them again.
+/// Attention: on tensor cores by the kernels of tensor_core_attention.cuh, where TF32 is allowed; of narrow heads in
+/// float32 by those of fused_attention.cuh; else as products of matrices with a softmax between them. In that case the
+/// [T, T] probabilities of all heads, and in the backward their gradients, are in working memory during a call. The
+/// backward computes them again.
 
 #include <cmath>
 #include <type_traits>
@@ -10,6 +11,7 @@
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/batched_product.cuh"
 #include "core/kernels/cuda/fused_attention.cuh"
+#include "core/kernels/cuda/tensor_core_attention.cuh"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
@@ -28,6 +30,7 @@ struct AttentionExtents {
     return {batches, tokens, tokens};
   }
   bool are_narrow() const { return head_width() <= kMaxFusedWidth; }
+  bool fit_tensor_cores(Device device) const { return head_width() <= kMaxTensorCoreWidth && uses_tf32(device); }
   std::int64_t batches;
   int tokens;
   int width;
@@ -100,21 +103,23 @@ void attention_grad_by_products(const AttentionExtents& e, const Tensor& grad_y,
   multiply_tokens<T, true>(e, ds, q, row, scale, grad + e.width, row);
 }
 
-/// Calls body<width>(heads, blocks) with the width of the kernels for narrow heads, unless there are no tokens.
-template <class Body>
-void with_fused_width(const AttentionExtents& e, const Body& body) {
+/// Calls body<width>(heads, blocks) with the smallest of the widths that holds a head, unless there are no tokens.
+template <int kWidth, int... kWider, class Body>
+void with_width(const AttentionExtents& e, const Body& body) {
+  if constexpr (sizeof...(kWider) > 0) {
+    if (e.head_width() > kWidth) {
+      return with_width<kWider...>(e, body);
+    }
+  }
   const int tiles = (e.tokens + kTokenTile - 1) / kTokenTile;
   const auto blocks = static_cast<unsigned>(to_int(e.batches * tiles));
-  const Heads heads{e.tokens, e.heads, e.head_width(), tiles};
-  if (blocks > 0 && e.head_width() <= 16) {
-    body.template operator()<16>(heads, blocks);
-  } else if (blocks > 0) {
-    body.template operator()<kMaxFusedWidth>(heads, blocks);
+  if (blocks > 0) {
+    body.template operator()<kWidth>(Heads{e.tokens, e.heads, e.head_width(), tiles}, blocks);
   }
 }
 
 void attention_fused(const AttentionExtents& e, const Tensor& qkv, float scale, Tensor& y) {
-  with_fused_width(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
+  with_width<16, kMaxFusedWidth>(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
     launch(attention_kernel<kWidth>, blocks, kTokenTile, 0, compute_stream(qkv.device()), heads, qkv.data<float>(),
            e.width, scale, y.mutable_data<float>());
   });
@@ -122,7 +127,7 @@ void attention_fused(const AttentionExtents& e, const Tensor& qkv, float scale, 
 
 void attention_grad_fused(const AttentionExtents& e, const Tensor& grad_y, const Tensor& qkv, float scale,
                           Tensor& grad_qkv) {
-  with_fused_width(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
+  with_width<16, kMaxFusedWidth>(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
     constexpr std::int64_t kFloats = sizeof(QueryStatistics) / sizeof(float);
     Workspace<float> workspace(kFloats * e.batches * e.tokens, qkv.device());
     auto* statistics = reinterpret_cast<QueryStatistics*>(workspace.data());
@@ -134,6 +139,52 @@ void attention_grad_fused(const AttentionExtents& e, const Tensor& grad_y, const
   });
 }
 
+/// Calls body<kWidth, kVector, kOneTile>(heads, blocks) for the kernels on tensor cores.
+template <class Body, class... Arrays>
+void with_tensor_core_heads(const AttentionExtents& e, const Body& body, const Arrays*... arrays) {
+  with_width<16, 32, kMaxTensorCoreWidth>(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
+    const auto with_vector = [&]<int kVector>() {
+      if (heads.tiles == 1) {
+        body.template operator()<kWidth, kVector, true>(heads, blocks);
+      } else {
+        body.template operator()<kWidth, kVector, false>(heads, blocks);
+      }
+    };
+    with_vector_width(heads.width, with_vector, arrays...);
+  });
+}
+
+void attention_on_tensor_cores(const AttentionExtents& e, const Tensor& qkv, float scale, Tensor& y) {
+  const float* in = qkv.data<float>();
+  float* out = y.mutable_data<float>();
+  const auto run = [&]<int kWidth, int kVector, bool kOneTile>(const Heads& heads, unsigned blocks) {
+    launch(tensor_core_attention_kernel<kWidth, kVector, kOneTile>, blocks, kTensorCoreThreads, 0,
+           compute_stream(qkv.device()), heads, in, e.width, scale, out);
+  };
+  with_tensor_core_heads(e, run, in, out);
+}
+
+void attention_grad_on_tensor_cores(const AttentionExtents& e, const Tensor& grad_y, const Tensor& qkv, float scale,
+                                    Tensor& grad_qkv) {
+  constexpr std::int64_t kFloats = sizeof(QueryLogSum) / sizeof(float);
+  Workspace<float> workspace(kFloats * e.batches * e.tokens, qkv.device());
+  auto* statistics = reinterpret_cast<QueryLogSum*>(workspace.data());
+  const float* upstream = grad_y.data<float>();
+  const float* in = qkv.data<float>();
+  float* out = grad_qkv.mutable_data<float>();
+  const auto run = [&]<int kWidth, int kVector, bool kOneTile>(const Heads& heads, unsigned blocks) {
+    const auto launch_one = [&](auto kernel) {
+      launch(kernel, blocks, kTensorCoreThreads, 0, compute_stream(qkv.device()), heads, upstream, in, e.width, scale,
+             statistics, out);
+    };
+    launch_one(tensor_core_attention_grad_kernel<kWidth, kVector, true, kOneTile>);
+    if constexpr (!kOneTile) {
+      launch_one(tensor_core_attention_grad_kernel<kWidth, kVector, false, true>);
+    }
+  };
+  with_tensor_core_heads(e, run, upstream, in, out);
+}
+
 namespace {
 
 void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
@@ -141,6 +192,9 @@ void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
     const AttentionExtents e(y, heads);
     const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
     if constexpr (std::is_same_v<T, float>) {
+      if (e.fit_tensor_cores(qkv.device())) {
+        return attention_on_tensor_cores(e, qkv, scale, y);
+      }
       if (e.are_narrow()) {
         return attention_fused(e, qkv, scale, y);
       }
@@ -154,6 +208,9 @@ void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads,
     const AttentionExtents e(grad_y, heads);
     const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
     if constexpr (std::is_same_v<T, float>) {
+      if (e.fit_tensor_cores(qkv.device())) {
+        return attention_grad_on_tensor_cores(e, grad_y, qkv, scale, grad_qkv);
+      }
       if (e.are_narrow()) {
         return attention_grad_fused(e, grad_y, qkv, scale, grad_qkv);
       }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>  // that of the emulation
 
+#include <cmath>
 #include <type_traits>
 
 #include "core/cuda/check.h"
@@ -36,5 +37,7 @@ template <class T>
 T predicated_load(bool inside, const T* address, T outside = 0) {
   return inside ? *address : outside;
 }
+
+inline float fast_exp2(float x) { return std::exp2(x); }
 
 }  // namespace stagecoach::cuda

@@ -1,0 +1,504 @@
+#pragma once
+/// @file
+/// Attention on tensor cores in TF32 (core/cuda/tensor_core.h), for heads of up to 64 features. As in
+/// fused_attention.cuh the [T, T] scores are never in memory; here a warp holds those of 16 tokens with a tile of
+/// others in registers (Dao, "FlashAttention-2", 2023, Algorithms 1 and 2). The softmax is computed in float32.
+///
+/// What the instruction returns, scores of rows `group` and `group + 8` in columns 2 place and 2 place + 1, is not laid
+/// out as the factor of the next product, which has columns `place` and `place + 4`. But the terms of a product may be
+/// added in any order: a thread takes its columns as they are, and loads the other factor's rows 2 place and 2 place +
+/// 1 beside them. Likewise its features of a chunk of 16 are 4 place … 4 place + 3: one load of 16 bytes.
+
+#include "core/cuda/device_code.h"
+#include "core/cuda/tensor_core.h"
+#include "core/kernels/cuda/block_reduce.cuh"
+#include "core/kernels/cuda/fused_attention.cuh"
+#include "core/kernels/cuda/vectorized.cuh"
+
+namespace stagecoach::cuda {
+
+inline constexpr int kMaxTensorCoreWidth = 64;  ///< features of a head
+inline constexpr int kWarpTokens = 16;          ///< tokens that a warp owns
+inline constexpr int kTensorCoreThreads = kTokenTile / kWarpTokens * 32;
+inline constexpr int kTileScores = kTokenTile / 8;    ///< fragments of scores of a warp with a tile of tokens
+inline constexpr float kLog2E = 1.4426950408889634F;  ///< exp(x) = 2^(x log2(e))
+
+/// The registers allow so many resident blocks per SM, forward and backward.
+template <int kWidth, bool kOneTile>
+inline constexpr int kAttentionBlocks = kOneTile       ? (kWidth == 16 ? 5 : 4)
+                                        : kWidth == 16 ? 4
+                                        : kWidth == 32 ? 3
+                                                       : 2;
+template <int kWidth, bool kOneTile>
+inline constexpr int kAttentionGradBlocks = kWidth == 16 ? 3 : 2;
+
+using Four = Vector<float, 4>;
+
+__device__ inline int lane_group() { return static_cast<int>(threadIdx.x % 32 / 4); }
+__device__ inline int lane_place() { return static_cast<int>(threadIdx.x % 4); }
+/// Returns the first of this thread's two rows of a tile; the other one is 8 below.
+__device__ inline int lane_row() { return static_cast<int>(threadIdx.x / 32) * kWarpTokens + lane_group(); }
+
+/// Returns features `feature` … `feature + 3` of a token, from features on at `from`; those that do not exist are 0.
+template <int kVector>
+__device__ Four load_four(const Heads& heads, const float* from, bool exists, int feature) {
+  Four four{};
+  if constexpr (kVector == 4) {
+    four = predicated_load(exists && feature < heads.width, reinterpret_cast<const Four*>(from), four);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      four.at[i] = predicated_load(exists && feature + i < heads.width, from + i);
+    }
+  }
+  return four;
+}
+
+/// The inverse of load_four, to tokens[offset] and the following ones.
+template <int kVector>
+__device__ void store_four(const Heads& heads, const Four& four, float* tokens, long long offset, bool exists,
+                           int feature) {
+  if constexpr (kVector == 4) {
+    if (exists && feature < heads.width) {
+      reinterpret_cast<Four*>(tokens)[offset >> 2] = four;  // shows the compiler that it is aligned: a single store
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (exists && feature + i < heads.width) {
+        tokens[offset + i] = four.at[i];
+      }
+    }
+  }
+}
+
+/// A tile of tokens in shared memory, rounded to TF32. The distances between rows avoid bank conflicts of both kinds of
+/// loads: 16 floats (modulo the 32 banks) from an even row to the next one, and 8 from a pair of rows to the next one.
+template <int kWidth>
+class alignas(16) Tf32Tile {
+ public:
+  static constexpr int kFeatures = kWidth / 8 < 4 ? kWidth / 8 : 4;  // adjacent ones that a thread takes of a token
+  /// What a thread moves from memory to the tile.
+  struct Part {
+    Four at[kWidth / 8];
+  };
+
+  /// Loads this thread's part of the tile that begins at token `begin`.
+  template <int kVector>
+  __device__ static Part fetch(const Heads& heads, const float* tokens, int row, int begin) {
+    Part part;
+    const int first = begin + first_token();
+    const float* from = tokens + heads.start(row) + static_cast<long long>(first) * row + feature();
+#pragma unroll
+    for (int i = 0; i < kWidth / 8; ++i) {
+      part.at[i] = load_four<kVector>(heads, from, first + i * kTokensAtOnce < heads.tokens, feature());
+      from += kTokensAtOnce * row;
+    }
+    return part;
+  }
+  __device__ void put(const Part& part) {
+    float* to = at_ + offset(first_token()) + feature();
+#pragma unroll
+    for (int i = 0; i < kWidth / 8; ++i) {
+      Four rounded;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        rounded.at[j] = __uint_as_float(round_to_tf32(part.at[i].at[j]));
+      }
+      *reinterpret_cast<Four*>(to + i * kTokensAtOnce / 8 * kEightTokens) = rounded;
+    }
+  }
+  /// Returns kCount features from `feature` on, of token `token` of the eight that begin at `first`.
+  template <int kCount>
+  __device__ Vector<float, kCount> get(int first, int token, int feature) const {
+    return *reinterpret_cast<const Vector<float, kCount>*>(at_ + offset(token) + feature + first / 8 * kEightTokens);
+  }
+
+ private:
+  static constexpr int kPitch = kWidth % 32 == 16 ? kWidth : kWidth + 16;
+  static constexpr int kEightTokens = 8 * kPitch + 32;
+  static constexpr int kFours = kWidth / 4;
+  static constexpr int kTokensAtOnce = kTensorCoreThreads / kFours;
+  __device__ static int first_token() { return static_cast<int>(threadIdx.x / kFours); }
+  __device__ static int feature() { return static_cast<int>(threadIdx.x % kFours * 4); }
+  __device__ static int offset(int token) { return token * kPitch + (token >> 1) * 8; }
+
+  float at_[kTokenTile / 8 * kEightTokens];
+};
+
+/// This warp's tokens of the block's tile as the first factor of multiply_features.
+template <int kWidth>
+struct WarpTokens {
+  std::uint32_t at[kWidth / 8][4];
+
+  template <int kVector>
+  __device__ static WarpTokens load(const Heads& heads, const float* tokens, int row) {
+    WarpTokens loaded;
+    const int token = heads.first_token() + lane_row();
+    const float* from = tokens + heads.start(row) + static_cast<long long>(token) * row;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int chunk = 0; chunk < kWidth / 16; ++chunk) {
+        const int feature = 16 * chunk + 4 * lane_place();
+        const Four four =
+            load_four<kVector>(heads, from + 8 * half * row + feature, token + 8 * half < heads.tokens, feature);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          loaded.at[2 * chunk + i / 2][half + i % 2 * 2] = round_to_tf32(four.at[i]);
+        }
+      }
+    }
+    return loaded;
+  }
+};
+
+/// scores = a b^T, for the warp's tokens a and the 8 kTiles tokens of `b` from `first` on.
+template <int kWidth, int kTiles>
+__device__ void multiply_features(const WarpTokens<kWidth>& a, const Tf32Tile<kWidth>& b, int first,
+                                  float (&scores)[kTiles][4]) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      scores[tile][i] = 0;
+    }
+#pragma unroll
+    for (int chunk = 0; chunk < kWidth / 16; ++chunk) {
+      const Four four = b.template get<4>(first + 8 * tile, lane_group(), 16 * chunk + 4 * lane_place());
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        multiply_tf32(scores[tile], a.at[2 * chunk + i],
+                      {__float_as_uint(four.at[2 * i]), __float_as_uint(four.at[2 * i + 1])});
+      }
+    }
+  }
+}
+
+/// Sums [16, kWidth] of a warp: row `group` (+ 8) has this thread's features of each chunk of 8 kFeatures, 2 kFeatures
+/// adjacent ones.
+template <int kWidth>
+class WarpSums {
+ public:
+  /// Adds weights b, for weights with the 8 kTiles tokens of `b` from `first` on.
+  template <int kTiles>
+  __device__ void add(const float (&weights)[kTiles][4], const Tf32Tile<kWidth>& b, int first) {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const float(&w)[4] = weights[tile];
+      const std::uint32_t a[4] = {round_to_tf32(w[0]), round_to_tf32(w[2]), round_to_tf32(w[1]), round_to_tf32(w[3])};
+#pragma unroll
+      for (int feature = 0; feature < kWidth; feature += 8 * kFeatures) {
+        const auto even =
+            b.template get<kFeatures>(first + 8 * tile, 2 * lane_place(), feature + kFeatures * lane_group());
+        const auto odd =
+            b.template get<kFeatures>(first + 8 * tile, 2 * lane_place() + 1, feature + kFeatures * lane_group());
+#pragma unroll
+        for (int i = 0; i < kFeatures; ++i) {
+          multiply_tf32(at_[feature / 8 + i], a, {__float_as_uint(even.at[i]), __float_as_uint(odd.at[i])});
+        }
+      }
+    }
+  }
+  /// Multiplies each of the thread's two rows by its own factor.
+  __device__ void scale(const float (&factors)[2]) {
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        at_[n][i] *= factors[i / 2];
+      }
+    }
+  }
+  /// Stores them as the block's tokens.
+  template <int kVector>
+  __device__ void store(const Heads& heads, float* tokens, int row) const {
+    const int token = heads.first_token() + lane_row();
+    const long long first = heads.start(row) + static_cast<long long>(token) * row;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; n += 2) {
+        const int chunk = n / kFeatures * kFeatures;
+        const int begin = n % kFeatures * 2;  // of the four among the thread's 2 kFeatures features of the chunk
+        Four four;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          four.at[i] = at_[chunk + (begin + i) % kFeatures][2 * half + (begin + i) / kFeatures];
+        }
+        const int feature = 8 * chunk + 2 * kFeatures * lane_place() + begin;
+        store_four<kVector>(heads, four, tokens, first + 8 * half * row + feature, token + 8 * half < heads.tokens,
+                            feature);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kFeatures = Tf32Tile<kWidth>::kFeatures;
+  float at_[kWidth / 8][4] = {};
+};
+
+/// Returns the reduction of the values of the four threads that share a row.
+template <class Operation>
+__device__ float reduce_places(float value, Operation operation) {
+  value = operation(value, __shfl_xor_sync(0xffffffffU, value, 1));
+  return operation(value, __shfl_xor_sync(0xffffffffU, value, 2));
+}
+
+/// OnlineSoftmax of this thread's two rows; `sum` is that of its own columns. Scores count `factor` times, which
+/// contains log2(e).
+struct OnlineSoftmaxOfRows {
+  float factor;
+  float max[2] = {std::numeric_limits<float>::lowest(), std::numeric_limits<float>::lowest()};
+  float sum[2] = {};
+
+  __device__ void exponentiate(float (&scores)[kTileScores][4]) const {
+#pragma unroll
+    for (int tile = 0; tile < kTileScores; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        scores[tile][i] = fast_exp2(scores[tile][i] * factor - max[i / 2] * factor);
+      }
+    }
+  }
+  /// Turns the scores of a tile into exp(score - maximum). Sums of earlier tiles need the factors `rescale`.
+  __device__ void add(float (&scores)[kTileScores][4], float (&rescale)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float largest = max[half];
+#pragma unroll
+      for (int i = 0; i < 2 * kTileScores; ++i) {
+        largest = fmaxf(largest, scores[i / 2][2 * half + i % 2]);
+      }
+      largest = reduce_places(largest, Max{});
+      rescale[half] = fast_exp2((max[half] - largest) * factor);
+      max[half] = largest;
+      sum[half] *= rescale[half];
+    }
+    exponentiate(scores);
+#pragma unroll
+    for (int i = 0; i < 4 * kTileScores; ++i) {
+      sum[i / 2 % 2] += scores[i / 4][i % 4];
+    }
+  }
+};
+
+/// Scores of tokens beyond `count` become -infinity.
+__device__ inline void mask_scores(int count, float (&scores)[kTileScores][4]) {
+  if (count < kTokenTile) {
+#pragma unroll
+    for (int i = 0; i < 4 * kTileScores; ++i) {
+      if (i / 4 * 8 + 2 * lane_place() + i % 2 >= count) {
+        scores[i / 4][i % 4] = -INFINITY;
+      }
+    }
+  }
+}
+
+/// Tiles of two sequences of tokens, and what a thread moves from memory to them.
+template <int kWidth>
+struct TwoTf32Tiles {
+  Tf32Tile<kWidth> a;
+  Tf32Tile<kWidth> b;
+  struct Parts {
+    typename Tf32Tile<kWidth>::Part a;
+    typename Tf32Tile<kWidth>::Part b;
+  };
+  /// All threads of the block must call it.
+  __device__ void put(const Parts& parts) {
+    __syncthreads();  // all threads have read the tiles
+    a.put(parts.a);
+    b.put(parts.b);
+    __syncthreads();  // the tiles are complete
+  }
+};
+
+/// Where the loop over the tiles of a sequence ends. If there is one tile only, the compiler sees that there is no
+/// loop: what the next round would need takes no registers.
+template <bool kOneTile>
+__device__ int end_of_tiles(const Heads& heads) {
+  return kOneTile ? 1 : heads.tokens;
+}
+
+/// y [T, D] = softmax(scale q k^T) v: a warp per 16 queries. `qkv` has rows of 3 W elements, `y` of W.
+template <int kWidth, int kVector, bool kOneTile>
+__global__ void __launch_bounds__(kTensorCoreThreads, kAttentionBlocks<kWidth, kOneTile>)
+    tensor_core_attention_kernel(Heads heads, const float* qkv, int w, float scale, float* y) {
+  STAGECOACH_SHARED(TwoTf32Tiles<kWidth>, tiles);
+  const auto fetch = [&](int begin) -> typename TwoTf32Tiles<kWidth>::Parts {
+    return {Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv + w, 3 * w, begin),
+            Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv + 2 * w, 3 * w, begin)};
+  };
+  auto parts = fetch(0);  // on their way together with what the warp owns
+  const auto query = WarpTokens<kWidth>::template load<kVector>(heads, qkv, 3 * w);
+  OnlineSoftmaxOfRows softmax{scale * kLog2E};
+  WarpSums<kWidth> out;
+  for (int begin = 0; begin < end_of_tiles<kOneTile>(heads); begin += kTokenTile) {
+    tiles.put(parts);
+    float scores[kTileScores][4];
+    float rescale[2];
+    multiply_features(query, tiles.a, 0, scores);
+    mask_scores(heads.count(begin), scores);
+    softmax.add(scores, rescale);
+    out.scale(rescale);
+    out.add(scores, tiles.b, 0);
+    if constexpr (!kOneTile) {
+      parts = fetch(begin + kTokenTile);
+    }
+  }
+  const float inverse[2] = {1 / reduce_places(softmax.sum[0], Sum{}), 1 / reduce_places(softmax.sum[1], Sum{})};
+  out.scale(inverse);
+  out.template store<kVector>(heads, y, w);
+}
+
+/// The probabilities of a query are 2^(scale log2(e) score - log_sum); `mean` is that of QueryStatistics.
+struct QueryLogSum {
+  float log_sum;
+  float mean;
+};
+
+/// The gradient of the queries, and their statistics [N heads, T]: a warp per 16 queries. If all keys are in one tile,
+/// their scores stay in registers, otherwise they are computed twice.
+template <int kWidth, int kVector, bool kOneTile>
+__device__ void attention_grad_queries(TwoTf32Tiles<kWidth>& tiles, const Heads& heads, const float* grad_y,
+                                       const float* qkv, int w, float scale, float* grad_qkv, QueryLogSum* statistics) {
+  const auto fetch = [&](int begin) -> typename TwoTf32Tiles<kWidth>::Parts {
+    return {Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv + w, 3 * w, begin),
+            Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv + 2 * w, 3 * w, begin)};
+  };
+  auto parts = fetch(0);  // on their way together with what the warp owns
+  const auto query = WarpTokens<kWidth>::template load<kVector>(heads, qkv, 3 * w);
+  const auto grad = WarpTokens<kWidth>::template load<kVector>(heads, grad_y, w);
+  float scores[kTileScores][4];
+  float products[kTileScores][4];  // of grad_y and the values
+  const auto compute = [&](int begin) {
+    tiles.put(parts);
+    multiply_features(query, tiles.a, 0, scores);
+    multiply_features(grad, tiles.b, 0, products);
+    mask_scores(heads.count(begin), scores);
+  };
+  OnlineSoftmaxOfRows softmax{scale * kLog2E};
+  float mean[2] = {};
+  for (int begin = 0; begin < end_of_tiles<kOneTile>(heads); begin += kTokenTile) {
+    compute(begin);
+    float rescale[2];
+    softmax.add(scores, rescale);
+    mean[0] *= rescale[0];
+    mean[1] *= rescale[1];
+#pragma unroll
+    for (int i = 0; i < 4 * kTileScores; ++i) {
+      mean[i / 2 % 2] += scores[i / 4][i % 4] * products[i / 4][i % 4];
+    }
+    if constexpr (!kOneTile) {
+      parts = fetch(begin + kTokenTile);
+    }
+  }
+  float inverse_sum[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float sum = reduce_places(softmax.sum[half], Sum{});
+    inverse_sum[half] = 1 / sum;
+    mean[half] = reduce_places(mean[half], Sum{}) / sum;
+    const int token = heads.first_token() + lane_row() + 8 * half;
+    if (lane_place() == 0 && token < heads.tokens) {
+      statistics[static_cast<long long>(heads.head()) * heads.tokens + token] = {
+          softmax.max[half] * softmax.factor + log2(sum), mean[half]};
+    }
+  }
+  WarpSums<kWidth> grad_query;
+  for (int begin = 0; begin < end_of_tiles<kOneTile>(heads); begin += kTokenTile) {
+    if constexpr (!kOneTile) {
+      parts = fetch(begin);
+      compute(begin);
+      softmax.exponentiate(scores);
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * kTileScores; ++i) {
+      scores[i / 4][i % 4] *= products[i / 4][i % 4] - mean[i / 2 % 2];
+    }
+    grad_query.add(scores, tiles.a, 0);
+  }
+  const float factors[2] = {scale * inverse_sum[0], scale * inverse_sum[1]};
+  grad_query.scale(factors);
+  grad_query.template store<kVector>(heads, grad_qkv, 3 * w);
+}
+
+inline constexpr int kGradTiles = 4;  ///< fragments of scores of keys that are computed at a time
+
+template <int kWidth>
+struct GradShared {
+  TwoTf32Tiles<kWidth> tiles;
+  alignas(16) QueryLogSum statistics[kTokenTile];
+};
+
+/// The gradients of keys and values, from the statistics of all queries: a warp per 16 keys.
+template <int kWidth, int kVector, bool kOneTile>
+__device__ void attention_grad_keys(GradShared<kWidth>& shared, const Heads& heads, const float* grad_y,
+                                    const float* qkv, int w, float scale, const QueryLogSum* statistics,
+                                    float* grad_qkv) {
+  const auto fetch = [&](int begin) -> typename TwoTf32Tiles<kWidth>::Parts {
+    return {Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv, 3 * w, begin),
+            Tf32Tile<kWidth>::template fetch<kVector>(heads, grad_y, w, begin)};
+  };
+  auto parts = fetch(0);
+  const auto key = WarpTokens<kWidth>::template load<kVector>(heads, qkv + w, 3 * w);
+  const auto value = WarpTokens<kWidth>::template load<kVector>(heads, qkv + 2 * w, 3 * w);
+  WarpSums<kWidth> grad_key;
+  WarpSums<kWidth> grad_value;
+  for (int begin = 0; begin < end_of_tiles<kOneTile>(heads); begin += kTokenTile) {
+    __syncthreads();  // all threads have read the statistics
+    if (const int i = static_cast<int>(threadIdx.x); i < kTokenTile) {
+      shared.statistics[i] = i < heads.count(begin)
+                                 ? statistics[static_cast<long long>(heads.head()) * heads.tokens + begin + i]
+                                 : QueryLogSum{};
+    }
+    shared.tiles.put(parts);
+#pragma unroll 1
+    for (int first = 0; first < heads.count(begin); first += 8 * kGradTiles) {
+      float probabilities[kGradTiles][4];
+      float grad_scores[kGradTiles][4];
+      multiply_features(key, shared.tiles.a, first, probabilities);
+      multiply_features(value, shared.tiles.b, first, grad_scores);
+#pragma unroll
+      for (int tile = 0; tile < kGradTiles; ++tile) {
+        const auto of_two = *reinterpret_cast<const Four*>(&shared.statistics[first + 8 * tile + 2 * lane_place()]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float p = fast_exp2(probabilities[tile][i] * (scale * kLog2E) - of_two.at[i % 2 * 2]);
+          probabilities[tile][i] = p;
+          grad_scores[tile][i] = p * (grad_scores[tile][i] - of_two.at[i % 2 * 2 + 1]);
+        }
+      }
+      grad_value.add(probabilities, shared.tiles.b, first);
+      grad_key.add(grad_scores, shared.tiles.a, first);
+    }
+    if constexpr (!kOneTile) {
+      parts = fetch(begin + kTokenTile);
+    }
+  }
+  const float factors[2] = {scale, scale};
+  grad_key.scale(factors);
+  grad_key.template store<kVector>(heads, grad_qkv + w, 3 * w);
+  grad_value.template store<kVector>(heads, grad_qkv + 2 * w, 3 * w);
+}
+
+/// Both, or one of them: keys and values need the statistics of all queries of a head, which one block computes only if
+/// there is one tile of them.
+template <int kWidth, int kVector, bool kOfQueries, bool kOfKeys>
+__global__ void __launch_bounds__(kTensorCoreThreads, kAttentionGradBlocks<kWidth, kOfQueries && kOfKeys>)
+    tensor_core_attention_grad_kernel(Heads heads, const float* grad_y, const float* qkv, int w, float scale,
+                                      QueryLogSum* statistics, float* grad_qkv) {
+  STAGECOACH_SHARED(GradShared<kWidth>, shared);
+  constexpr bool kOneTile = kOfQueries && kOfKeys;
+  if constexpr (kOfQueries) {
+    attention_grad_queries<kWidth, kVector, kOneTile>(shared.tiles, heads, grad_y, qkv, w, scale, grad_qkv, statistics);
+  }
+  if constexpr (kOneTile) {
+    __syncthreads();  // the block's statistics are complete, and all threads have read the tiles
+  }
+  if constexpr (kOfKeys) {
+    attention_grad_keys<kWidth, kVector, kOneTile>(shared, heads, grad_y, qkv, w, scale, statistics, grad_qkv);
+  }
+}
+
+}  // namespace stagecoach::cuda
