@@ -297,18 +297,25 @@ void print_resnet18(std::int64_t batch) {
   print_adam("resnet18");
 }
 
-/// [N, T, W], with four heads, and the hidden layer of a perceptron.
-void print_vit_kernels(std::int64_t samples, std::int64_t tokens, std::int64_t width) {
+/// Of tokens [N, T, W].
+void print_attention(std::int64_t samples, std::int64_t tokens, std::int64_t width, std::int64_t heads) {
   const Tensor x = random_tensor({samples, tokens, width});
   Tensor y = random_tensor(x.shape());
   const Tensor qkv = random_tensor({samples, tokens, 3 * width});
   Tensor grad_qkv = random_tensor(qkv.shape());
-  const std::string name = fmt::format("attention {}, 4 heads", to_string(x.shape()));
+  const std::string name = fmt::format("attention {}, {} heads", to_string(x.shape()), heads);
   // Each of the products has T terms for each element of x: two of them forward; backward the first again and four.
   const double product = 2.0 * static_cast<double>(x.numel() * tokens);
-  print_row({name, [&] { gpu().attention(qkv, 4, y); }, 2 * product, bytes_of({qkv, y})});
-  print_row({name + ", gradient", [&] { gpu().attention_grad(x, qkv, 4, grad_qkv); }, 5 * product,
+  print_row({name, [&] { gpu().attention(qkv, heads, y); }, 2 * product, bytes_of({qkv, y})});
+  print_row({name + ", gradient", [&] { gpu().attention_grad(x, qkv, heads, grad_qkv); }, 5 * product,
              bytes_of({x, qkv, grad_qkv})});
+}
+
+/// [N, T, W], and the hidden layer of a perceptron.
+void print_vit_kernels(std::int64_t samples, std::int64_t tokens, std::int64_t width) {
+  print_attention(samples, tokens, width, 4);
+  const Tensor x = random_tensor({samples, tokens, width});
+  Tensor y = random_tensor(x.shape());
 
   const Shape rows{samples * tokens, width};
   const Tensor flat = x.reshape(rows);
@@ -345,6 +352,7 @@ void print_vit(std::int64_t batch) {
   print_conv2d(batch,
                {.channels = 3, .extent = 32, .outputs = kWidth, .window = {4, 4, 0}, .bias = true, .first = true});
   print_vit_kernels(batch, kTokens, kWidth);
+  print_attention(32, 256, 256, 4);  // wider heads, and more tokens than a tile holds
   for (const auto& [inputs, outputs] :
        {std::pair{kWidth, 3 * kWidth}, {kWidth, kWidth}, {kWidth, 4 * kWidth}, {4 * kWidth, kWidth}}) {
     print_linear(batch * kTokens, inputs, outputs);
