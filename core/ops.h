@@ -89,6 +89,7 @@ struct BatchNormSettings {
   bool update = true;     ///< in training: update the running ones; a recomputed forward must not
   double momentum = 0.1;  ///< the weight of the new batch in the running statistics
   double epsilon = 1e-5;
+  Activation activation = Activation::none;  ///< applied to the result, in the same pass
   /// Replaces a small tensor by its sum over all ranks that share the batch; empty if the batch is not shared. In
   /// training these ranks then call batch_norm and its backward together, each with its own part of the samples, which
   /// may be empty. They normalise by the statistics of the whole batch; the gradients of weight and bias remain sums
@@ -96,10 +97,11 @@ struct BatchNormSettings {
   std::function<void(Tensor& tensor)> sum_over_ranks = {};
 };
 /// Returns (x - mean) / sqrt(variance + epsilon) * weight + bias, per channel: x [N, C] or [N, C, H, W], the others
-/// [C]. In training, a channel needs at least two values (over all parts of the batch).
+/// [C]. In training, a channel needs at least two values (over all parts of the batch). An addend, like x, is added
+/// before the activation, in the same pass; the bytes are those of add(batch_norm(x, …), addend), and of relu of it.
 /// Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithm 1.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean,
-                  Tensor running_variance, const BatchNormSettings& settings = {});
+                  Tensor running_variance, const BatchNormSettings& settings = {}, const Tensor& addend = {});
 
 /// Returns (x - mean) / sqrt(variance + epsilon) * weight + bias, with the mean and variance of each row of x […, C];
 /// weight and bias [C]. Saves x, and the mean and 1 / sqrt(variance + epsilon) of each row.

@@ -72,14 +72,16 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, double momentum, double epsilon)
   add_buffer("running_var", {channels}, Init::constant(1));
 }
 
-Tensor BatchNorm2d::forward(const Tensor& x) {
+Tensor BatchNorm2d::forward(const Tensor& x, Activation activation, const Tensor& addend) {
   require_planes(x.shape());
   return batch_norm(x, own("weight"), own("bias"), own("running_mean"), own("running_var"),
                     {.training = is_training(),
                      .update = !KeepRunningStatistics::is_active(),
                      .momentum = momentum_,
                      .epsilon = epsilon_,
-                     .sum_over_ranks = sum_over_ranks_});
+                     .activation = activation,
+                     .sum_over_ranks = sum_over_ranks_},
+                    addend);
 }
 
 Shape BatchNorm2d::output_shape(const Shape& input) const {

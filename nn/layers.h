@@ -117,7 +117,9 @@ class LayerNorm final : public Module {
 class BatchNorm2d final : public Module {
  public:
   explicit BatchNorm2d(std::int64_t channels, double momentum = 0.1, double epsilon = 1e-5);
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return forward(x, Activation::none); }
+  /// Returns activation(forward(x) + addend), computed in one pass; `addend` is like x, or undefined.
+  Tensor forward(const Tensor& x, Activation activation, const Tensor& addend = {});
   Shape output_shape(const Shape& input) const override;
   /// From now on treats each batch as part of a larger one; see BatchNormSettings::sum_over_ranks. An empty function
   /// ends this.

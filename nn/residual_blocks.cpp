@@ -4,7 +4,6 @@
 
 #include "core/ops.h"
 #include "core/ops/output_shapes.h"
-#include "nn/layers.h"
 #include "nn/sequential.h"
 
 namespace stagecoach {
@@ -16,15 +15,13 @@ std::shared_ptr<Module> conv(std::int64_t inputs, std::int64_t outputs, std::int
                                   Bias::no);
 }
 
-std::shared_ptr<Module> norm(std::int64_t channels) { return std::make_shared<BatchNorm2d>(channels); }
-
 /// Returns null if the shape does not change: the shortcut is then x itself.
 std::shared_ptr<Module> projection(std::int64_t inputs, std::int64_t outputs, std::int64_t stride) {
   if (inputs == outputs && stride == 1) {
     return nullptr;
   }
   auto shortcut = std::make_shared<Sequential>();
-  shortcut->add("conv", conv(inputs, outputs, 1, stride)).add("bn", norm(outputs));
+  shortcut->add("conv", conv(inputs, outputs, 1, stride)).add("bn", std::make_shared<BatchNorm2d>(outputs));
   return shortcut;
 }
 
@@ -34,7 +31,8 @@ ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<Step>& steps
   std::int64_t channels = inputs;
   std::int64_t stride = 1;
   for (const Step& step : steps) {
-    path_.push_back({conv(channels, step.outputs, step.kernel, step.stride), norm(step.outputs)});
+    path_.push_back(
+        {conv(channels, step.outputs, step.kernel, step.stride), std::make_shared<BatchNorm2d>(step.outputs)});
     add_child(fmt::format("conv{}", path_.size()), path_.back().conv);
     add_child(fmt::format("bn{}", path_.size()), path_.back().bn);
     channels = step.outputs;
@@ -48,13 +46,11 @@ ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<Step>& steps
 
 Tensor ResidualBlock::forward(const Tensor& x) {
   Tensor y = x;
-  for (std::size_t i = 0; i < path_.size(); ++i) {
-    if (i > 0) {
-      y = relu(y);
-    }
-    y = path_[i].bn->forward(path_[i].conv->forward(y));
+  for (std::size_t i = 0; i + 1 < path_.size(); ++i) {
+    y = path_[i].bn->forward(path_[i].conv->forward(y), Activation::relu);
   }
-  return relu(add(y, shortcut_ ? shortcut_->forward(x) : x));
+  y = path_.back().conv->forward(y);
+  return path_.back().bn->forward(y, Activation::relu, shortcut_ ? shortcut_->forward(x) : x);
 }
 
 Shape ResidualBlock::output_shape(const Shape& input) const {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "nn/module.h"
+#include "nn/layers.h"
 
 namespace stagecoach {
 
@@ -28,7 +28,8 @@ class ResidualBlock : public Module {
 
  private:
   struct Layers {
-    std::shared_ptr<Module> conv, bn;
+    std::shared_ptr<Module> conv;
+    std::shared_ptr<BatchNorm2d> bn;
   };
   std::vector<Layers> path_;
   std::shared_ptr<Module> shortcut_;  // null if it is x itself

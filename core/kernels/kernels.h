@@ -143,19 +143,22 @@ struct Kernels {
                                     Tensor& running_mean, Tensor& running_variance);
   /// out = 1 / sqrt(variance + epsilon): the reciprocal of the standard deviation.
   void (*rstd)(const Tensor& variance, double epsilon, Tensor& out);
-  /// y = (x - mean) * rstd * weight + bias
+  /// y = activation((x - mean) * rstd * weight + bias + addend); `addend`, like x, may be undefined.
   void (*batch_norm)(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias,
-                     Tensor& y);
+                     const Tensor& addend, Activation activation, Tensor& y);
+  // The gradients with relu are those of a call without an addend.
   void (*batch_norm_grad_weight)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                 Tensor& grad_weight, Tensor& grad_bias);
-  /// Computes the gradient for constant mean and variance.
+                                 const Tensor& weight, const Tensor& bias, Activation activation, Tensor& grad_weight,
+                                 Tensor& grad_bias);
+  /// Computes the gradient for constant mean and variance, without an activation.
   void (*batch_norm_grad_input)(const Tensor& grad_y, const Tensor& rstd, const Tensor& weight, Tensor& grad_x);
   /// Computes the gradient for the mean and variance of the batch, through which gradient flows too. `grad_weight` and
   /// `grad_bias` are the results of batch_norm_grad_weight for the whole batch, which has `count` values per channel.
   /// Often x is the whole batch.
   void (*batch_norm_grad_input_of_batch)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                         const Tensor& weight, const Tensor& grad_weight, const Tensor& grad_bias,
-                                         std::int64_t count, Tensor& grad_x);
+                                         const Tensor& weight, const Tensor& bias, Activation activation,
+                                         const Tensor& grad_weight, const Tensor& grad_bias, std::int64_t count,
+                                         Tensor& grad_x);
 
   // ---- layer_norm: over the rows of x [N, C]; weight and bias [C], mean and rstd [N]
 

@@ -22,6 +22,9 @@ enum class GeluForm {
   tanh,   ///< Phi(x) is approximated by (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, to within 0.0005
 };
 
+/// What batch norm applies to its result.
+enum class Activation { none, relu };
+
 /// Which factors of a matrix product are stored transposed.
 struct Transposed {
   bool a = false;

@@ -49,43 +49,69 @@ Statistics shared_statistics_of(const Tensor& x, const std::function<void(Tensor
   return {mean, variance, count};
 }
 
+const char* name_of(const BatchNormSettings& settings) {
+  return settings.activation == Activation::relu ? "batch_norm_relu" : "batch_norm";
+}
+
 class BatchNormNode final : public Node {
  public:
-  BatchNormNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Statistics& statistics,
-                const Tensor& rstd, const BatchNormSettings& settings)
-      : Node("batch_norm", {x, weight, bias}), settings_(settings), count_(statistics.count) {
+  BatchNormNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& addend, const Tensor& y,
+                const Statistics& statistics, const Tensor& rstd, const BatchNormSettings& settings)
+      : Node(name_of(settings), {x, weight, bias, addend}),
+        settings_(settings),
+        count_(statistics.count),
+        has_addend_(addend.defined()) {
     save("input", x);
     save("weight", weight);
+    save("bias", bias);
     save("mean", statistics.mean);
     save("rstd", rstd);
+    if (has_addend_ && settings.activation == Activation::relu) {
+      save("output", y);
+    }
   }
 
-  Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
-    const Kernels& on = kernels(grad.device());
+  Gradients backward(const Tensor& grad_y, const NeedsInputGrad& needs_input_grad) override {
+    const Kernels& on = kernels(grad_y.device());
     const Tensor x = saved("input");
+    const Tensor weight = saved("weight");
+    const Tensor bias = saved("bias");
     const Tensor mean = saved("mean");
     const Tensor rstd = saved("rstd");
+    const auto [grad, activation] =
+        has_addend_ ? std::pair(grad_sum(grad_y), Activation::none) : std::pair(grad_y, settings_.activation);
     const bool statistics_vary = settings_.training;
-    Gradients gradients(3);
+    Gradients gradients(4);
+    gradients[3] = grad;
     if (needs_input_grad[1] || needs_input_grad[2] || statistics_vary) {
       gradients[1] = empty_like(grad, {x.size(1)});
       gradients[2] = empty_like(grad, {x.size(1)});
-      on.batch_norm_grad_weight(grad, x, mean, rstd, gradients[1], gradients[2]);
+      on.batch_norm_grad_weight(grad, x, mean, rstd, weight, bias, activation, gradients[1], gradients[2]);
     }
     if (needs_input_grad[0]) {
       gradients[0] = empty_like(grad, x.shape());
       if (statistics_vary) {
         const auto [weight_total, bias_total] = over_the_batch(gradients[1], gradients[2]);
-        on.batch_norm_grad_input_of_batch(grad, x, mean, rstd, saved("weight"), weight_total, bias_total, count_,
-                                          gradients[0]);
+        on.batch_norm_grad_input_of_batch(grad, x, mean, rstd, weight, bias, activation, weight_total, bias_total,
+                                          count_, gradients[0]);
       } else {
-        on.batch_norm_grad_input(grad, rstd, saved("weight"), gradients[0]);
+        on.batch_norm_grad_input(grad, rstd, weight, gradients[0]);
       }
     }
     return gradients;
   }
 
  private:
+  /// Returns the gradient of the sum with the addend, to which the activation was applied.
+  Tensor grad_sum(const Tensor& grad_y) const {
+    if (settings_.activation == Activation::none) {
+      return grad_y;
+    }
+    Tensor grad = grad_y.is_donatable() ? grad_y : empty_like(grad_y, grad_y.shape());  // as for relu
+    kernels(grad.device()).relu_grad(grad_y, saved("output"), grad);
+    return grad;
+  }
+
   /// Returns the sums of both gradients over all ranks that share the batch; the gradients themselves are unchanged.
   std::pair<Tensor, Tensor> over_the_batch(const Tensor& grad_weight, const Tensor& grad_bias) const {
     if (!settings_.sum_over_ranks) {
@@ -103,13 +129,20 @@ class BatchNormNode final : public Node {
 
   BatchNormSettings settings_;
   std::int64_t count_;
+  bool has_addend_;
 };
 
 }  // namespace
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean,
-                  Tensor running_variance, const BatchNormSettings& settings) {
-  const Span span("batch_norm", "forward");
+                  Tensor running_variance, const BatchNormSettings& settings, const Tensor& addend) {
+  if (settings.activation == Activation::relu && !settings.training && !addend.defined() &&
+      should_record({&x, &weight, &bias})) {
+    BatchNormSettings alone = settings;  // rare, so without kernels of its own
+    alone.activation = Activation::none;
+    return relu(batch_norm(x, weight, bias, running_mean, running_variance, alone));
+  }
+  const Span span(name_of(settings), "forward");
   STAGECOACH_CHECK(weight.defined() && weight.dims() == 1, "batch_norm: expected weight [C], got {}", describe(weight));
   const Shape shape = batch_norm_shape(x.shape(), weight.size(0));
   const Shape channels{x.size(1)};
@@ -120,6 +153,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                      to_string(channels), describe(x), describe(*each));
     check_matches("batch_norm", x, *each);
   }
+  STAGECOACH_CHECK(!addend.defined() || addend.shape() == shape, "batch_norm: expected addend {}, got {}",
+                   to_string(shape), describe(addend));
+  check_matches("batch_norm", x, addend);
   const Kernels& on = kernels(x.device());
   Statistics by{running_mean, running_variance, 0};
   if (settings.training) {
@@ -131,8 +167,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   Tensor rstd = empty_like(x, channels);
   on.rstd(by.variance, settings.epsilon, rstd);
   Tensor y = empty_like(x, shape);
-  on.batch_norm(x, by.mean, rstd, weight, bias, y);
-  return recorded<BatchNormNode>(y, {&x, &weight, &bias}, x, weight, bias, by, rstd, settings);
+  on.batch_norm(x, by.mean, rstd, weight, bias, addend, settings.activation, y);
+  return recorded<BatchNormNode>(y, {&x, &weight, &bias, &addend}, x, weight, bias, addend, y, by, rstd, settings);
 }
 
 }  // namespace stagecoach

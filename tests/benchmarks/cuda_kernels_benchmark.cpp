@@ -147,17 +147,27 @@ void print_batch_norm(const Shape& shape) {
   Tensor grad_weight = random_tensor(channels);
   Tensor grad_bias = random_tensor(channels);
   print_row({name + ", statistics", [&] { gpu().batch_statistics(x, mean, variance); }, 0, bytes_of({x})});
-  print_row({name, [&] { gpu().batch_norm(x, mean, deviation, weight, bias, y); }, 0, bytes_of({x, y})});
-  print_row({name + ", weight gradient",
-             [&] { gpu().batch_norm_grad_weight(grad_y, x, mean, deviation, grad_weight, grad_bias); }, 0,
-             bytes_of({grad_y, x})});
   const std::int64_t count = x.numel() / x.size(1);
-  print_row({name + ", input gradient",
-             [&] {
-               gpu().batch_norm_grad_input_of_batch(grad_y, x, mean, deviation, weight, grad_weight, grad_bias, count,
-                                                    y);
-             },
-             0, bytes_of({grad_y, x, y})});
+  for (const Activation activation : {Activation::none, Activation::relu}) {
+    const std::string all = activation == Activation::none ? name : name + ", relu";
+    print_row(
+        {all, [&] { gpu().batch_norm(x, mean, deviation, weight, bias, {}, activation, y); }, 0, bytes_of({x, y})});
+    print_row({all + ", weight gradient",
+               [&] {
+                 gpu().batch_norm_grad_weight(grad_y, x, mean, deviation, weight, bias, activation, grad_weight,
+                                              grad_bias);
+               },
+               0, bytes_of({grad_y, x})});
+    print_row({all + ", input gradient",
+               [&] {
+                 gpu().batch_norm_grad_input_of_batch(grad_y, x, mean, deviation, weight, bias, activation, grad_weight,
+                                                      grad_bias, count, y);
+               },
+               0, bytes_of({grad_y, x, y})});
+  }
+  print_row({name + ", add, relu",
+             [&] { gpu().batch_norm(x, mean, deviation, weight, bias, grad_y, Activation::relu, y); }, 0,
+             bytes_of({x, grad_y, y})});
 }
 
 void print_ends(std::int64_t samples) {

@@ -145,6 +145,45 @@ TEST_P(BatchNorm, AsksNobodyInInference) {
   batch_norm(x, ones, ones, ones.clone(), ones.clone(), {.training = false, .sum_over_ranks = refuse});
 }
 
+/// The bytes of an output and of the gradients of x, addend (if there is one), weight and bias.
+std::vector<Values> results(const std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&)>& f,
+                            std::vector<Tensor> inputs) {
+  for (Tensor& input : inputs) {
+    input = input.defined() ? input.clone().set_requires_grad(true) : input;
+  }
+  const Tensor y = f(inputs[0], inputs[1], inputs[2], inputs[3]);
+  backward(y, test::random_tensor(y.shape(), "grad", y.dtype(), y.device()));
+  std::vector<Values> all{values_of(y)};
+  for (const Tensor& input : inputs) {
+    all.push_back(input.defined() ? values_of(input.grad()) : Values());
+  }
+  return all;
+}
+
+TEST_P(BatchNorm, WithReluAndAddendHasTheBytesOfSeparateOperations) {
+  for (const Shape& shape : {Shape{7, 3}, Shape{4, 3, 8, 8}, Shape{2, 3, 5, 1}}) {
+    for (const bool training : {true, false}) {
+      for (const Tensor& addend : {Tensor(), random(shape, "addend")}) {
+        SCOPED_TRACE(fmt::format("{}, {}, {}", to_string(shape), training, addend.defined()));
+        const std::vector<Tensor> inputs{random(shape, "x"), random({3}, "weight"), random({3}, "bias"), addend};
+        const auto norm = [&](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& a,
+                              Activation activation) {
+          return batch_norm(x, w, b, typed({0.1, 0.2, 0.3}, {3}), typed({1, 2, 3}, {3}),
+                            {.training = training, .activation = activation}, a);
+        };
+        const auto fused = [&](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& a) {
+          return norm(x, w, b, a, Activation::relu);
+        };
+        const auto separate = [&](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& a) {
+          const Tensor y = norm(x, w, b, {}, Activation::none);
+          return relu(a.defined() ? add(y, a) : y);
+        };
+        EXPECT_EQ(results(fused, inputs), results(separate, inputs));
+      }
+    }
+  }
+}
+
 // A large mean beside a small spread: the mean of squares minus the square of the mean would give noise, even below 0.
 void expect_no_negative_variance(DType dtype, Device device, const BatchNormSettings& settings) {
   for (const double constant : {0.1, 1000.1, -12345.678, 3e6}) {

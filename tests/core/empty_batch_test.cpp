@@ -123,10 +123,12 @@ TEST_P(EmptyBatch, IsSummedToZero) {
   expect_zeros("sums", {3}, [&](Tensor& out) { on.channel_sums(image, out); });
   expect_zeros("squares", {3}, [&](Tensor& out) { on.squared_deviations(image, ones, out); });
   Tensor other = zeros({3});
-  expect_zeros("batch_norm, weight", {3},
-               [&](Tensor& out) { on.batch_norm_grad_weight(image, image, ones, ones, out, other); });
-  expect_zeros("batch_norm, bias", {3},
-               [&](Tensor& out) { on.batch_norm_grad_weight(image, image, ones, ones, other, out); });
+  expect_zeros("batch_norm, weight", {3}, [&](Tensor& out) {
+    on.batch_norm_grad_weight(image, image, ones, ones, ones, ones, Activation::relu, out, other);
+  });
+  expect_zeros("batch_norm, bias", {3}, [&](Tensor& out) {
+    on.batch_norm_grad_weight(image, image, ones, ones, ones, ones, Activation::relu, other, out);
+  });
   Tensor probabilities = zeros({0, 3});
   expect_zeros("layer_norm, weight", {3},
                [&](Tensor& out) { on.layer_norm_grad_weight(rows, rows, zeros({0}), zeros({0}), out, other); });

@@ -88,19 +88,28 @@ TEST_P(ChannelTwins, InverseDeviation) {
 
 TEST_P(ChannelTwins, BatchNorm) {
   for_each_shape(true, [](const Shape& shape, const Shape& channels) {
-    expect_twins({random(shape, "x"), random(channels, "mean"), positive(channels, "inverse"),
-                  random(channels, "weight"), random(channels, "bias"), unset(shape)},
-                 [](const Kernels& k, Tensors& t) { k.batch_norm(t[0], t[1], t[2], t[3], t[4], t[5]); });
+    for (const Activation activation : {Activation::none, Activation::relu}) {
+      for (const Tensor& addend : {Tensor(), random(shape, "addend")}) {
+        expect_twins(
+            {random(shape, "x"), random(channels, "mean"), positive(channels, "inverse"), random(channels, "weight"),
+             random(channels, "bias"), addend, unset(shape)},
+            [&](const Kernels& k, Tensors& t) { k.batch_norm(t[0], t[1], t[2], t[3], t[4], t[5], activation, t[6]); });
+      }
+    }
   });
 }
 
 TEST_P(ChannelTwins, BatchNormGradWeight) {
   for_each_shape(true, [](const Shape& shape, const Shape& channels) {
-    expect_twins(
-        {random(shape, "grad"), random(shape, "x"), random(channels, "mean"), positive(channels, "inverse"),
-         unset(channels), unset(channels)},
-        [](const Kernels& k, Tensors& t) { k.batch_norm_grad_weight(t[0], t[1], t[2], t[3], t[4], t[5]); },
-        count_of(shape));
+    for (const Activation activation : {Activation::none, Activation::relu}) {
+      expect_twins(
+          {random(shape, "grad"), random(shape, "x"), random(channels, "mean"), positive(channels, "inverse"),
+           random(channels, "weight"), random(channels, "bias"), unset(channels), unset(channels)},
+          [&](const Kernels& k, Tensors& t) {
+            k.batch_norm_grad_weight(t[0], t[1], t[2], t[3], t[4], t[5], activation, t[6], t[7]);
+          },
+          count_of(shape));
+    }
   });
 }
 
@@ -114,12 +123,15 @@ TEST_P(ChannelTwins, BatchNormGradInput) {
 TEST_P(ChannelTwins, BatchNormGradInputOfBatch) {
   for_each_shape(true, [](const Shape& shape, const Shape& channels) {
     const std::int64_t count = count_of(shape) + 5;  // x is a part of the batch
-    expect_twins({random(shape, "grad"), random(shape, "x"), random(channels, "mean"), positive(channels, "inverse"),
-                  random(channels, "weight"), random(channels, "grad of weight"), random(channels, "grad of bias"),
-                  unset(shape)},
-                 [&](const Kernels& k, Tensors& t) {
-                   k.batch_norm_grad_input_of_batch(t[0], t[1], t[2], t[3], t[4], t[5], t[6], count, t[7]);
-                 });
+    for (const Activation activation : {Activation::none, Activation::relu}) {
+      expect_twins({random(shape, "grad"), random(shape, "x"), random(channels, "mean"), positive(channels, "inverse"),
+                    random(channels, "weight"), random(channels, "bias"), random(channels, "grad of weight"),
+                    random(channels, "grad of bias"), unset(shape)},
+                   [&](const Kernels& k, Tensors& t) {
+                     k.batch_norm_grad_input_of_batch(t[0], t[1], t[2], t[3], t[4], t[5], activation, t[6], t[7], count,
+                                                      t[8]);
+                   });
+    }
   });
 }
 

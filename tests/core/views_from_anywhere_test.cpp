@@ -89,14 +89,17 @@ TEST_P(ViewsFromAnywhere, BatchNorm) {
   const Shape planes{2, 3, 4, 4};
   check({some(planes, "x"), some(channels, "mean"), some(channels, "deviation"), some(channels, "weight"),
          some(channels, "bias"), some(planes, "y")},
-        [](const Kernels& on, Tensors& t) { on.batch_norm(t[0], t[1], t[2], t[3], t[4], t[5]); });
+        [](const Kernels& on, Tensors& t) { on.batch_norm(t[0], t[1], t[2], t[3], t[4], {}, Activation::none, t[5]); });
   check({some(planes, "grad_y"), some(channels, "deviation"), some(channels, "weight"), some(planes, "grad_x")},
         [](const Kernels& on, Tensors& t) { on.batch_norm_grad_input(t[0], t[1], t[2], t[3]); });
   check({some(planes, "grad_y"), some(planes, "x"), some(channels, "mean"), some(channels, "deviation"),
-         some(channels, "weight"), some(channels, "grad_weight"), some(channels, "grad_bias"), some(planes, "grad_x")},
+         some(channels, "weight"), some(channels, "bias"), some(channels, "grad_weight"), some(channels, "grad_bias"),
+         some(planes, "grad_x")},
         [](const Kernels& on, Tensors& t) {
-          on.batch_norm_grad_input_of_batch(t[0], t[1], t[2], t[3], t[4], t[5], t[6], 32, t[7]);
+          on.batch_norm_grad_input_of_batch(t[0], t[1], t[2], t[3], t[4], t[5], Activation::relu, t[6], t[7], 32, t[8]);
         });
+  check({some({33, 3, 8, 8}, "x"), some(channels, "mean"), some(channels, "variance")},
+        [](const Kernels& on, Tensors& t) { on.batch_statistics(t[0], t[1], t[2]); });
 }
 
 }  // namespace

@@ -78,38 +78,68 @@ void rstd(const Tensor& variance, double epsilon, Tensor& out) {
   });
 }
 
+/// (x - mean) * rstd * weight + bias for a channel, and relu of it if kRelu.
+template <class T, bool kRelu>
+struct Normalised {
+  T mean;
+  T factor;
+  T bias;
+  T operator()(T x) const { return activated((x - mean) * factor + bias); }
+  T operator()(T x, T addend) const { return activated((x - mean) * factor + bias + addend); }
+  // Written so that NaN propagates.
+  static T activated(T y) { return kRelu && y < 0 ? T(0) : y; }
+  /// Returns the gradient of what the activation was applied to, which is computed again rather than loaded.
+  T before_activation(T grad_y, T x) const { return !kRelu || (*this)(x) > 0 ? grad_y : T(0); }
+};
+
+/// Calls body(c, layout, normalised) for each channel c of x.
+template <class T, class Body>
+void for_each_norm(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias,
+                   Activation activation, const Body& body) {
+  const auto visit = [&, layout = ChannelLayout(x.shape()), means = mean.data<T>(), inverses = rstd.data<T>(),
+                      weights = weight.data<T>(), biases = bias.data<T>()]<bool kRelu>() {
+    parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
+      body(c, layout, Normalised<T, kRelu>{means[c], inverses[c] * weights[c], biases[c]});
+    });
+  };
+  activation == Activation::relu ? visit.template operator()<true>() : visit.template operator()<false>();
+}
+
 void batch_norm(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias,
-                Tensor& y) {
+                const Tensor& addend, Activation activation, Tensor& y) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
-    const ChannelLayout layout(x.shape());
-    const T* in = x.data<T>();     // [N, C, S]
-    T* out = y.mutable_data<T>();  // [N, C, S]
-    parallel_for(x.device(), layout.channels,
-                 [&, means = mean.data<T>(), inverses = rstd.data<T>(), weights = weight.data<T>(),
-                  biases = bias.data<T>()](std::int64_t c) {
-                   const T factor = inverses[c] * weights[c];
-                   const T m = means[c];
-                   const T b = biases[c];
-                   for_each_in_channel(layout, c, [=](std::int64_t i) { out[i] = (in[i] - m) * factor + b; });
-                 });
+    const T* in = x.data<T>();                                       // [N, C, S]
+    const T* added = addend.defined() ? addend.data<T>() : nullptr;  // [N, C, S]
+    T* out = y.mutable_data<T>();                                    // [N, C, S]
+    for_each_norm<T>(x, mean, rstd, weight, bias, activation,
+                     [=](std::int64_t c, const ChannelLayout& layout, const auto& normalised) {
+                       if (added != nullptr) {
+                         for_each_in_channel(layout, c, [=](std::int64_t i) { out[i] = normalised(in[i], added[i]); });
+                       } else {
+                         for_each_in_channel(layout, c, [=](std::int64_t i) { out[i] = normalised(in[i]); });
+                       }
+                     });
   });
 }
 
 void batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                            Tensor& grad_weight, Tensor& grad_bias) {
+                            const Tensor& weight, const Tensor& bias, Activation activation, Tensor& grad_weight,
+                            Tensor& grad_bias) {
   dispatch_floating(x.dtype(), "batch_norm_grad_weight", [&]<class T>() {
-    const ChannelLayout layout(x.shape());
     const T* in = x.data<T>();         // [N, C, S]
     const T* grad = grad_y.data<T>();  // [N, C, S]
-    const T* means = mean.data<T>();
     const T* inverses = rstd.data<T>();
     T* weights = grad_weight.mutable_data<T>();
     T* biases = grad_bias.mutable_data<T>();
-    parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
-      const T m = means[c];
-      weights[c] = inverses[c] * sum_over_channel<T>(layout, c, [=](std::int64_t i) { return grad[i] * (in[i] - m); });
-      biases[c] = sum_over_channel<T>(layout, c, [=](std::int64_t i) { return grad[i]; });
-    });
+    for_each_norm<T>(
+        x, mean, rstd, weight, bias, activation,
+        [=](std::int64_t c, const ChannelLayout& layout, const auto& normalised) {
+          const auto gradient = [=](std::int64_t i) { return normalised.before_activation(grad[i], in[i]); };
+          const T m = normalised.mean;
+          weights[c] =
+              inverses[c] * sum_over_channel<T>(layout, c, [=](std::int64_t i) { return gradient(i) * (in[i] - m); });
+          biases[c] = sum_over_channel<T>(layout, c, gradient);
+        });
   });
 }
 
@@ -128,29 +158,27 @@ void batch_norm_grad_input(const Tensor& grad_y, const Tensor& rstd, const Tenso
 }
 
 void batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                    const Tensor& weight, const Tensor& grad_weight, const Tensor& grad_bias,
-                                    std::int64_t count, Tensor& grad_x) {
+                                    const Tensor& weight, const Tensor& bias, Activation activation,
+                                    const Tensor& grad_weight, const Tensor& grad_bias, std::int64_t count,
+                                    Tensor& grad_x) {
   dispatch_floating(x.dtype(), "batch_norm_grad_input_of_batch", [&]<class T>() {
-    const ChannelLayout layout(x.shape());
     const T* in = x.data<T>();          // [N, C, S]
     const T* grad = grad_y.data<T>();   // [N, C, S]
     T* out = grad_x.mutable_data<T>();  // [N, C, S]
-    const T* means = mean.data<T>();
     const T* inverses = rstd.data<T>();
-    const T* weights = weight.data<T>();
     const T* weight_grads = grad_weight.data<T>();
     const T* bias_grads = grad_bias.data<T>();
-    parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
-      // grad_x = w / sd * (grad - mean(grad) - xhat * mean(grad * xhat)), with xhat = (x - m) / sd
-      const T factor = weights[c] * inverses[c];
-      const T m = means[c];
-      const T inverse = inverses[c];
-      const T mean_grad = bias_grads[c] / static_cast<T>(count);
-      const T mean_product = weight_grads[c] / static_cast<T>(count);
-      for_each_in_channel(layout, c, [=](std::int64_t i) {
-        out[i] = factor * (grad[i] - mean_grad - (in[i] - m) * inverse * mean_product);
-      });
-    });
+    for_each_norm<T>(x, mean, rstd, weight, bias, activation,
+                     [=](std::int64_t c, const ChannelLayout& layout, const auto& normalised) {
+                       // grad_x = w / sd * (grad - mean(grad) - xhat * mean(grad * xhat)), with xhat = (x - m) / sd
+                       const T inverse = inverses[c];
+                       const T mean_grad = bias_grads[c] / static_cast<T>(count);
+                       const T mean_product = weight_grads[c] / static_cast<T>(count);
+                       for_each_in_channel(layout, c, [=](std::int64_t i) {
+                         out[i] = normalised.factor * (normalised.before_activation(grad[i], in[i]) - mean_grad -
+                                                       (in[i] - normalised.mean) * inverse * mean_product);
+                       });
+                     });
   });
 }
 

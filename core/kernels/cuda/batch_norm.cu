@@ -26,19 +26,27 @@ struct ChannelExtents {
 
 /// Returns the number of parts into which the values of a channel are divided: each part is summed by a block, then the
 /// parts are added in order.
-inline int parts_of(const ChannelExtents& e) {
+inline int parts_of(const ChannelExtents& e, int blocks_per_sm) {
   constexpr long long kMinPart = 2048;  // values: eight per thread
   constexpr int kMaxParts = 128;
-  constexpr int kMaxBlocks = 8 * kTargetBlocks;  // an SM runs eight blocks at once, to keep many loads in flight
+  const int max_blocks = blocks_per_sm * kTargetBlocks;
   const long long values = 1LL * e.samples * e.plane;
-  const long long parts = std::min<long long>(kMaxBlocks / std::max(e.channels, 1), values / kMinPart);
+  const long long parts = std::min<long long>(max_blocks / std::max(e.channels, 1), values / kMinPart);
   return static_cast<int>(std::clamp<long long>(parts, 1, kMaxParts));
 }
 
+/// Values begin to end - 1 of a channel, which one block sums.
+struct Part {
+  int channel;
+  int begin;  // a multiple of 4
+  int end;
+};
+
 /// The layout of each channel's values in memory.
 struct ChannelLayout {
-  explicit ChannelLayout(const ChannelExtents& e)
-      : channels(e.channels), values(e.samples * e.plane), parts(parts_of(e)), plane(e.plane) {}
+  /// An SM runs `blocks_per_sm` blocks at once, to keep many loads in flight.
+  ChannelLayout(const ChannelExtents& e, int blocks_per_sm)
+      : channels(e.channels), values(e.samples * e.plane), parts(parts_of(e, blocks_per_sm)), plane(e.plane) {}
   int channels;
   int values;  // N S
   int parts;
@@ -47,29 +55,37 @@ struct ChannelLayout {
     const int n = plane.quotient(value);
     return (n * channels + channel) * plane.value() + plane.remainder(value, n);
   }
+  __device__ Part part_of(int block) const {
+    const int size = ((values + parts - 1) / parts + 3) / 4 * 4;
+    const int begin = block % parts * size;
+    return {block / parts, begin, begin + size < values ? begin + size : values};
+  }
 };
 
-/// Each block sums one part of one channel. If the part is the whole channel, the block also finishes the sum.
-template <class Sums, class Value, class Finish>
-__global__ void sum_part(ChannelLayout layout, Value value, Finish finish, Sums* partial) {
+/// Adds up the sums of a block's threads. If the part is the whole channel, the block also finishes the sum.
+template <class Sums, class Finish>
+__device__ void store_part(const ChannelLayout& layout, const Sums& of_thread, const Finish& finish, Sums* partial) {
   using Reduction = BlockReduction<Sums, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const int channel = static_cast<int>(blockIdx.x) / layout.parts;
-  const int part = static_cast<int>(blockIdx.x) % layout.parts;
-  const int size = (layout.values + layout.parts - 1) / layout.parts;
-  const int end = (part + 1) * size < layout.values ? (part + 1) * size : layout.values;
-  Sums sums{};
-  for (int v = part * size + static_cast<int>(threadIdx.x); v < end; v += kThreads) {
-    sums = sums + value(channel, layout.index(channel, v));
-  }
-  sums = reduce_block(reduction, sums, Sum{});
+  const Sums sums = reduce_block(reduction, of_thread, Sum{});
   if (threadIdx.x == 0) {
     if (layout.parts == 1) {
-      finish(channel, sums);
+      finish(static_cast<int>(blockIdx.x), sums);
     } else {
       partial[blockIdx.x] = sums;
     }
   }
+}
+
+/// Each block sums one part of one channel.
+template <class Sums, class Value, class Finish>
+__global__ void sum_part(ChannelLayout layout, Value value, Finish finish, Sums* partial) {
+  const Part part = layout.part_of(static_cast<int>(blockIdx.x));
+  Sums sums{};
+  for (int v = part.begin + static_cast<int>(threadIdx.x); v < part.end; v += kThreads) {
+    sums = sums + value(part.channel, layout.index(part.channel, v));
+  }
+  store_part(layout, sums, finish, partial);
 }
 
 /// Each thread adds the parts of one channel, in order.
@@ -85,63 +101,130 @@ __global__ void add_parts(ChannelLayout layout, Finish finish, const Sums* parti
   }
 }
 
-/// Calls finish(channel, sum) once per channel, where sum is that of value(channel, index) over the channel's indices
-/// in x.
-template <class T, class Sums = T, class Value, class Finish>
-void sum_channels(const Tensor& x, const Value& value, const Finish& finish) {
-  const ChannelLayout layout{ChannelExtents(x)};
+/// Calls finish(channel, sums) once per channel. launch_parts(blocks, partial) launches the kernel that sums the parts.
+template <class T, class Sums, class Finish, class LaunchParts>
+void sum_parts(const Tensor& x, const ChannelLayout& layout, const Finish& finish, const LaunchParts& launch_parts) {
   if (layout.channels == 0) {
     return;
   }
   const int blocks = layout.channels * layout.parts;
   Workspace<T> workspace(std::int64_t{1} * blocks * (sizeof(Sums) / sizeof(T)), x.device());
   auto* partial = reinterpret_cast<Sums*>(workspace.data());
-  const cudaStream_t stream = compute_stream(x.device());
-  launch(sum_part<Sums, Value, Finish>, static_cast<unsigned>(blocks), kThreads, 0, stream, layout, value, finish,
-         partial);
+  launch_parts(static_cast<unsigned>(blocks), partial);
   if (layout.parts > 1) {
-    launch(add_parts<Sums, Finish>, blocks_for(layout.channels), kThreads, 0, stream, layout, finish, partial);
+    launch(add_parts<Sums, Finish>, blocks_for(layout.channels), kThreads, 0, compute_stream(x.device()), layout,
+           finish, partial);
   }
 }
 
+/// Calls finish(channel, sum) once per channel, where sum is that of value(channel, index) over the channel's indices
+/// in x.
+template <class T, class Sums = T, class Value, class Finish>
+void sum_channels(const Tensor& x, const Value& value, const Finish& finish) {
+  const ChannelLayout layout(ChannelExtents(x), 8);
+  sum_parts<T, Sums>(x, layout, finish, [&](unsigned blocks, Sums* partial) {
+    launch(sum_part<Sums, Value, Finish>, blocks, kThreads, 0, compute_stream(x.device()), layout, value, finish,
+           partial);
+  });
+}
+
 template <class T>
-void sum_values(const Tensor& x, Tensor& out, T divisor) {
+void sum_values(const Tensor& x, Tensor& out) {
   const T* from = x.data<T>();
   T* to = out.mutable_data<T>();
   sum_channels<T>(
-      x, [from] __device__(int, int at) { return from[at]; },
-      [to, divisor] __device__(int c, T sum) { to[c] = sum / divisor; });
+      x, [from] __device__(int, int at) { return from[at]; }, [to] __device__(int c, T sum) { to[c] = sum; });
 }
 
-// A second pass is needed: the mean of squares minus the square of the mean would lose all digits of a small variance.
 template <class T>
-void sum_squared_deviations(const Tensor& x, const Tensor& mean, Tensor& out, T divisor) {
+void sum_squared_deviations(const Tensor& x, const Tensor& mean, Tensor& out) {
   const T* from = x.data<T>();
   const T* means = mean.data<T>();
   T* to = out.mutable_data<T>();
   sum_channels<T>(
       x, [from, means] __device__(int c, int at) { return (from[at] - means[c]) * (from[at] - means[c]); },
-      [to, divisor] __device__(int c, T sum) { to[c] = sum / divisor; });
+      [to] __device__(int c, T sum) { to[c] = sum; });
+}
+
+// ---- Mean and variance
+
+/// The number and mean of some values, and the sum of their squared deviations from the mean. (The mean of squares
+/// minus the square of the mean would lose all digits of a small variance.)
+template <class T>
+struct Moments {
+  T count;
+  T mean;
+  T squares;
+  /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+  /// 1979.
+  __device__ Moments operator+(const Moments& other) const {
+    const T total = count + other.count;
+    const T share = total > 0 ? other.count / total : T(0);
+    const T difference = other.mean - mean;
+    return {total, mean + difference * share, squares + other.squares + difference * (difference * (count * share))};
+  }
+};
+
+/// Returns the moments of the first `count` values (at least one).
+template <class T, int kWide, int kVectors>
+__device__ Moments<T> moments_of(const Vector<T, kWide> (&vectors)[kVectors], int count) {
+  T sum = 0;
+#pragma unroll
+  for (int i = 0; i < kVectors * kWide; ++i) {
+    sum += i < count ? vectors[i / kWide].at[i % kWide] : T(0);
+  }
+  const T mean = sum / static_cast<T>(count);
+  T squares = 0;
+#pragma unroll
+  for (int i = 0; i < kVectors * kWide; ++i) {
+    const T deviation = i < count ? vectors[i / kWide].at[i % kWide] - mean : T(0);
+    squares += deviation * deviation;
+  }
+  return {static_cast<T>(count), mean, squares};
+}
+
+/// Each block computes the moments of one part of one channel, with one read: a thread holds a few vectors of 4 at a
+/// time in registers. They are loaded kWide values at once, on which the result does not depend.
+template <int kWide, class T, class Finish>
+__global__ void moments_part(ChannelLayout layout, Finish finish, const T* x, Moments<T>* partial) {
+  constexpr int kValues = 16;
+  constexpr int kStride = 4 * kThreads;  // between the vectors of 4 of a thread
+  const Part part = layout.part_of(static_cast<int>(blockIdx.x));
+  Moments<T> moments{};
+  for (int v = part.begin + 4 * static_cast<int>(threadIdx.x); v < part.end; v += kValues / 4 * kStride) {
+    Vector<T, kWide> vectors[kValues / kWide];
+    int count = 0;
+#pragma unroll
+    for (int i = 0; i < kValues; i += kWide) {
+      const int at = v + i / 4 * kStride + i % 4;
+      const bool inside = at < part.end;
+      count += inside ? kWide : 0;
+      vectors[i / kWide] = *reinterpret_cast<const Vector<T, kWide>*>(x + layout.index(part.channel, inside ? at : v));
+    }
+    moments = moments + moments_of(vectors, count);
+  }
+  store_part(layout, moments, finish, partial);
 }
 
 template <class T>
-void sum_batch_norm_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                              Tensor& grad_weight, Tensor& grad_bias) {
-  const T* grad = grad_y.data<T>();
+void mean_and_variance(const Tensor& x, Tensor& mean, Tensor& variance) {
+  const ChannelExtents e(x);
+  const ChannelLayout layout(e, 4);
   const T* from = x.data<T>();
-  const T* means = mean.data<T>();
-  const T* rstds = rstd.data<T>();
-  T* weights = grad_weight.mutable_data<T>();
-  T* biases = grad_bias.mutable_data<T>();
-  sum_channels<T, TwoSums<T>>(
-      x,
-      [grad, from, means] __device__(int c, int at) {
-        return TwoSums<T>{grad[at] * (from[at] - means[c]), grad[at]};
-      },
-      [rstds, weights, biases] __device__(int c, TwoSums<T> sums) {
-        weights[c] = rstds[c] * sums.products;
-        biases[c] = sums.values;
-      });
+  T* means = mean.mutable_data<T>();
+  T* variances = variance.mutable_data<T>();
+  const T count = static_cast<T>(layout.values);
+  auto finish = [means, variances, count] __device__(int c, const Moments<T>& moments) {
+    means[c] = moments.mean;
+    variances[c] = moments.squares / count;
+  };
+  sum_parts<T, Moments<T>>(x, layout, finish, [&](unsigned blocks, Moments<T>* partial) {
+    const auto body = [&]<int kWide>() {
+      launch(moments_part<kWide, T, decltype(finish)>, blocks, kThreads, 0, compute_stream(x.device()), layout, finish,
+             from, partial);
+    };
+    with_vector_width(e.plane, body, from);
+  });
 }
 
 // ---- Element by element
@@ -178,39 +261,77 @@ struct Scaled {
   __device__ T operator()(T value) const { return factor * value; }
 };
 
+/// activation((x - mean) * factor + bias + addend)
 template <class T>
 struct Normalised {
   T mean;
   T factor;
   T bias;
-  __device__ T operator()(T x) const { return (x - mean) * factor + bias; }
+  bool relu;
+  __device__ T operator()(T x) const { return activated((x - mean) * factor + bias); }
+  __device__ T operator()(T x, T addend) const { return activated((x - mean) * factor + bias + addend); }
+  // Written so that NaN propagates.
+  __device__ T activated(T y) const { return relu && y < 0 ? T(0) : y; }
+  /// Returns the gradient of what the activation was applied to, which is computed again rather than loaded.
+  __device__ T before_activation(T grad_y, T x) const { return !relu || (*this)(x) > 0 ? grad_y : T(0); }
+};
+
+/// Returns the functions of channels.
+template <class T>
+struct ChannelNorm {
+  ChannelNorm(const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias, Activation activation)
+      : mean(mean.data<T>()),
+        rstd(rstd.data<T>()),
+        weight(weight.data<T>()),
+        bias(bias.data<T>()),
+        relu(activation == Activation::relu) {}
+  __device__ Normalised<T> operator()(int c) const { return {mean[c], rstd[c] * weight[c], bias[c], relu}; }
+  const T* mean;
+  const T* rstd;
+  const T* weight;
+  const T* bias;
+  bool relu;
 };
 
 /// w / sd * (grad - mean(grad) - xhat * mean(grad * xhat)), with xhat = (x - mean) / sd
 template <class T>
 struct NormalisedGradient {
-  T mean;
+  Normalised<T> forward;
   T inverse;
-  T factor;
   T mean_grad;
   T mean_product;
   __device__ T operator()(T grad_y, T x) const {
-    const T normalised = (x - mean) * inverse;
-    return factor * (grad_y - mean_grad - normalised * mean_product);
+    const T normalised = (x - forward.mean) * inverse;
+    return forward.factor * (forward.before_activation(grad_y, x) - mean_grad - normalised * mean_product);
   }
 };
 
 template <class T>
-void normalise(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias,
-               Tensor& y) {
-  const T* means = mean.data<T>();
-  const T* rstds = rstd.data<T>();
-  const T* weights = weight.data<T>();
-  const T* biases = bias.data<T>();
-  const auto of_channel = [=] __device__(int c) -> Normalised<T> {
-    return {means[c], rstds[c] * weights[c], biases[c]};
-  };
-  for_each_element(x, of_channel, y.mutable_data<T>(), x.data<T>());
+void normalise(const Tensor& x, const ChannelNorm<T>& norm, const Tensor& addend, Tensor& y) {
+  if (addend.defined()) {
+    for_each_element(x, norm, y.mutable_data<T>(), x.data<T>(), addend.data<T>());
+  } else {
+    for_each_element(x, norm, y.mutable_data<T>(), x.data<T>());
+  }
+}
+
+template <class T>
+void sum_gradients(const Tensor& grad_y, const Tensor& x, const ChannelNorm<T>& norm, Tensor& grad_weight,
+                   Tensor& grad_bias) {
+  const T* grad = grad_y.data<T>();
+  const T* from = x.data<T>();
+  T* weights = grad_weight.mutable_data<T>();
+  T* biases = grad_bias.mutable_data<T>();
+  sum_channels<T, TwoSums<T>>(
+      x,
+      [grad, from, norm] __device__(int c, int at) {
+        const T g = norm(c).before_activation(grad[at], from[at]);
+        return TwoSums<T>{g * (from[at] - norm.mean[c]), g};
+      },
+      [norm, weights, biases] __device__(int c, TwoSums<T> sums) {
+        weights[c] = norm.rstd[c] * sums.products;
+        biases[c] = sums.values;
+      });
 }
 
 template <class T>
@@ -222,17 +343,12 @@ void scale_gradient(const Tensor& grad_y, const Tensor& rstd, const Tensor& weig
 }
 
 template <class T>
-void gradient_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                       const Tensor& weight, const Tensor& grad_weight, const Tensor& grad_bias, T count,
-                       Tensor& grad_x) {
-  const T* means = mean.data<T>();
-  const T* rstds = rstd.data<T>();
-  const T* weights = weight.data<T>();
+void gradient_of_batch(const Tensor& grad_y, const Tensor& x, const ChannelNorm<T>& norm, const Tensor& grad_weight,
+                       const Tensor& grad_bias, T count, Tensor& grad_x) {
   const T* weight_grads = grad_weight.data<T>();
   const T* bias_grads = grad_bias.data<T>();
   const auto of_channel = [=] __device__(int c) -> NormalisedGradient<T> {
-    const T inverse = rstds[c];
-    return {means[c], inverse, weights[c] * inverse, bias_grads[c] / count, weight_grads[c] / count};
+    return {norm(c), norm.rstd[c], bias_grads[c] / count, weight_grads[c] / count};
   };
   for_each_element(x, of_channel, grad_x.mutable_data<T>(), grad_y.data<T>(), x.data<T>());
 }
@@ -278,19 +394,15 @@ void reciprocal_deviation(const Tensor& variance, T epsilon, Tensor& out) {
 namespace {
 
 void channel_sums(const Tensor& x, Tensor& out) {
-  dispatch_floating(x.dtype(), "channel_sums", [&]<class T>() { sum_values<T>(x, out, 1); });
+  dispatch_floating(x.dtype(), "channel_sums", [&]<class T>() { sum_values<T>(x, out); });
 }
 
 void batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) {
-  dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() {
-    const auto count = static_cast<T>(x.numel() / x.size(1));
-    sum_values<T>(x, mean, count);
-    sum_squared_deviations<T>(x, mean, variance, count);
-  });
+  dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() { mean_and_variance<T>(x, mean, variance); });
 }
 
 void squared_deviations(const Tensor& x, const Tensor& mean, Tensor& sums) {
-  dispatch_floating(x.dtype(), "squared_deviations", [&]<class T>() { sum_squared_deviations<T>(x, mean, sums, 1); });
+  dispatch_floating(x.dtype(), "squared_deviations", [&]<class T>() { sum_squared_deviations<T>(x, mean, sums); });
 }
 
 void update_running_statistics(const Tensor& mean, const Tensor& variance, double momentum, std::int64_t count,
@@ -307,14 +419,18 @@ void rstd(const Tensor& variance, double epsilon, Tensor& out) {
 }
 
 void batch_norm(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias,
-                Tensor& y) {
-  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() { normalise<T>(x, mean, rstd, weight, bias, y); });
+                const Tensor& addend, Activation activation, Tensor& y) {
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    normalise<T>(x, {mean, rstd, weight, bias, activation}, addend, y);
+  });
 }
 
 void batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                            Tensor& grad_weight, Tensor& grad_bias) {
-  dispatch_floating(x.dtype(), "batch_norm_grad_weight",
-                    [&]<class T>() { sum_batch_norm_gradients<T>(grad_y, x, mean, rstd, grad_weight, grad_bias); });
+                            const Tensor& weight, const Tensor& bias, Activation activation, Tensor& grad_weight,
+                            Tensor& grad_bias) {
+  dispatch_floating(x.dtype(), "batch_norm_grad_weight", [&]<class T>() {
+    sum_gradients<T>(grad_y, x, {mean, rstd, weight, bias, activation}, grad_weight, grad_bias);
+  });
 }
 
 void batch_norm_grad_input(const Tensor& grad_y, const Tensor& rstd, const Tensor& weight, Tensor& grad_x) {
@@ -323,10 +439,12 @@ void batch_norm_grad_input(const Tensor& grad_y, const Tensor& rstd, const Tenso
 }
 
 void batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                    const Tensor& weight, const Tensor& grad_weight, const Tensor& grad_bias,
-                                    std::int64_t count, Tensor& grad_x) {
+                                    const Tensor& weight, const Tensor& bias, Activation activation,
+                                    const Tensor& grad_weight, const Tensor& grad_bias, std::int64_t count,
+                                    Tensor& grad_x) {
   dispatch_floating(x.dtype(), "batch_norm_grad_input_of_batch", [&]<class T>() {
-    gradient_of_batch<T>(grad_y, x, mean, rstd, weight, grad_weight, grad_bias, static_cast<T>(count), grad_x);
+    gradient_of_batch<T>(grad_y, x, {mean, rstd, weight, bias, activation}, grad_weight, grad_bias,
+                         static_cast<T>(count), grad_x);
   });
 }
 
