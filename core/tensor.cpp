@@ -144,8 +144,9 @@ Tensor Tensor::borrowed() const {
 }
 
 Tensor Tensor::seen_from(Device device) const {
-  STAGECOACH_CHECK(this->device().type == DeviceType::cpu && device.type == DeviceType::cpu,
-                   "seen_from: expected two CPUs, got {} from {}", describe(*this), to_string(device));
+  STAGECOACH_CHECK(
+      (this->device().type == DeviceType::cpu && device.type == DeviceType::cpu) || this->device() == device,
+      "seen_from: expected two CPUs, got {} from {}", describe(*this), to_string(device));
   wait_for_calls(*this, true);
   return on(std::make_shared<Storage>(storage(), device), shape(), dtype(), offset());
 }

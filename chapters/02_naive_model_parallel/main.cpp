@@ -101,7 +101,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto layers = stages.at(rank.index);
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(data, *layers, *optimizer);  // --resume: loads both; after each epoch, saves both to --out
-  StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};  // a stage per rank
+  StageWorker worker{rank, plan, make_stage(settings, layers), ActionLog(rank.comm, rank.world)};  // a stage per rank
   // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
   run.show_in_trace([&] { return predicted_timeline(plan, worker.log.mean_costs()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);

@@ -86,7 +86,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto layers = joined(stages);                                          // as one module, for the optimizer
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(data, *layers, *optimizer);  // --resume: loads both; after each epoch, saves both to --out
-  Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm);  // the stages, and what runs tables
+  Pipeline pipeline = make_pipeline(settings, plan, stages, rank.comm);  // the stages, and what runs tables
   // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
   run.show_in_trace([&] { return predicted_timeline(plan, pipeline.log().mean_costs()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);

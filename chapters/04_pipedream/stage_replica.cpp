@@ -27,7 +27,7 @@ StageReplica make_stage_replica(const Settings& settings, const StreamPlan& plan
           .replicas = rank.comm.split(stage, rank.index),
           .layers = layers,
           .optimizer = make_optimizer(settings.training, layers->named_parameters()),
-          .pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm),
+          .pipeline = make_pipeline(settings, plan, stages, rank.comm),
           .unchecked = settings.pipeline.version_check ? nullptr : std::make_unique<UncheckedVersions>()};
 }
 

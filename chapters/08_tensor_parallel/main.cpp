@@ -79,7 +79,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto layers = joined(stages);  // as one module, for the optimizer
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   Pipeline pipeline =
-      make_pipeline(settings.pipeline, plan, stages, mesh.pipeline(), loss_of(settings.training, &mesh.tensor()));
+      make_pipeline(settings, plan, stages, mesh.pipeline(), loss_of(settings.training, &mesh.tensor()));
   Reducer reducer(layers->named_parameters(), mesh.data(), {.caps = settings.data_parallel.caps()});
   // --resume: loads both; after each epoch, saves both to --out, as whole weights: a run can go on with another
   // pp and tp.

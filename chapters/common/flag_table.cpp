@@ -209,8 +209,8 @@ std::vector<Flag> ranks_and_machine() {
       {"threads", "Machine", whole(&WorldSettings::threads, 1, kMaxThreads), Scope::run,
        "Cores per device; results do not depend on their number"},
       {"graph", "Machine", on_off(&WorldSettings::cuda_graph), Scope::run,
-       "Record a training step as a CUDA graph and launch it as a whole",
-       only_in<1>("no step is recorded here; graphs belong to chapter 1 (ch01_single_device)")},
+       "Launch a training step, or a stage's forward or backward, as a whole: as a recorded CUDA graph",
+       only_in<1, 2, 3, 4, 5, 6>("no step is recorded here; graphs belong to chapters 1 to 6")},
       {"tf32", "Machine", on_off(&WorldSettings::tf32), Scope::training,
        "Let a GPU round the factors of matrix products to TF32 (10-bit mantissas) for its tensor cores"},
   };

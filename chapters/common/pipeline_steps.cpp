@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
+#include "chapters/common/open.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 
@@ -28,12 +29,19 @@ void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch
 
 }  // namespace
 
-Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
+Stage make_stage(const Settings& settings, const std::shared_ptr<Sequential>& layers, const ClassifierLoss& loss) {
+  // --profile times single operations. Bugs do other things each time, and some layers talk to other ranks.
+  const bool records = settings.world.cuda_graph && !settings.run.profile && settings.training.inject == Bug::none &&
+                       mesh_of(settings).tensor == 1 && !settings.data_parallel.sync_batch_norm;
+  return {layers, recompute_of(settings.pipeline), loss, records ? Stage::Record::yes : Stage::Record::no};
+}
+
+Pipeline make_pipeline(const Settings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
                        const ClassifierLoss& loss) {
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
-    running.emplace(number, Stage(with_bug(layers, plan.inject), recompute_of(settings), loss));
+    running.emplace(number, make_stage(settings, with_bug(layers, plan.inject), loss));
   }
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }

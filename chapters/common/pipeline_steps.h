@@ -13,8 +13,13 @@
 
 namespace stagecoach {
 
-/// Returns the pipeline that runs a rank's stages. What they keep for their backwards depends on --recompute.
-Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
+/// Returns a stage of these layers. What it keeps for its backwards depends on --recompute, and whether a GPU gets its
+/// work as CUDA graphs on --graph.
+Stage make_stage(const Settings& settings, const std::shared_ptr<Sequential>& layers,
+                 const ClassifierLoss& loss = loss_of_whole_logits);
+
+/// Returns the pipeline that runs a rank's stages.
+Pipeline make_pipeline(const Settings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
                        const ClassifierLoss& loss = loss_of_whole_logits);
 

@@ -16,6 +16,12 @@ void accumulate_leaf(Tensor gradient, Tensor leaf) {
   }
 }
 
+Tensor take_gradient(Tensor leaf) {
+  const Tensor gradient = leaf.grad();
+  leaf.zero_grad();
+  return gradient;
+}
+
 void HeldGradients::hold(Tensor gradient, Tensor leaf, bool is_last) {
   terms_.push_back({std::move(gradient), std::move(leaf), is_last});
 }

@@ -12,6 +12,9 @@ namespace stagecoach {
 /// Adds `gradient` to a leaf's gradient, in place if the leaf has one: other handles to that gradient see the sum.
 void accumulate_leaf(Tensor gradient, Tensor leaf);
 
+/// Returns the gradient of a leaf and clears it there.
+Tensor take_gradient(Tensor leaf);
+
 /// Gradients that a backward pass has computed but not added. They need the memory of one gradient per leaf.
 class HeldGradients {
  public:

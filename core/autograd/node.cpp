@@ -40,11 +40,25 @@ Tensor Node::saved(const char* name) const {
                                   [&](const Saved& entry) { return std::strcmp(entry.name, name) == 0; });
   STAGECOACH_CHECK(found != saved_.end(), "backward of {}: no tensor was saved as '{}'; save it in the forward", name_,
                    name);
-  STAGECOACH_CHECK(UncheckedVersions::is_active() || found->tensor.version() == found->version,
+  check_version(*found);
+  return found->tensor;
+}
+
+void Node::check_version(const Saved& entry) const {
+  STAGECOACH_CHECK(UncheckedVersions::is_active() || entry.tensor.version() == entry.version,
                    "backward of {}: the saved tensor '{}' ({}) was modified after the forward: expected version {}, "
                    "got {}; run the backward before the modification, or write the new values to new storage",
-                   name_, name, describe(found->tensor), found->version, found->tensor.version());
-  return found->tensor;
+                   name_, entry.name, describe(entry.tensor), entry.version, entry.tensor.version());
+}
+
+void Node::check_versions() const {
+  std::for_each(saved_.begin(), saved_.end(), [&](const Saved& entry) { check_version(entry); });
+}
+
+void Node::renew_versions() {
+  for (Saved& entry : saved_) {
+    entry.version = entry.tensor.version();
+  }
 }
 
 void Node::release() {

@@ -55,6 +55,11 @@ class Node {
   void save(const char* name, const Tensor& tensor);
   /// Returns the tensor saved under `name`. Throws Error if its storage has since been written to.
   Tensor saved(const char* name) const;
+  /// Throws Error if the storage of any saved tensor has since been written to.
+  void check_versions() const;
+  /// Expects the versions that the saved tensors have now: for a forward that is replayed (core/replay.h) and so saves
+  /// them again.
+  void renew_versions();
   /// Frees the saved tensors; the node cannot run any more.
   virtual void release();
   bool released() const { return released_; }
@@ -67,6 +72,8 @@ class Node {
   explicit Node(InPlaceOf replaced);
 
  private:
+  void check_version(const Saved& entry) const;
+
   const char* name_;
   std::uint64_t sequence_;
   std::vector<Edge> edges_;

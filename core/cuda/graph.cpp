@@ -30,7 +30,7 @@ class RecordedGraph final : public Graph {
   ExecutableHandle executable_;
 };
 
-/// Records the stream until the end of the scope; the stream is restored even after an exception.
+/// Records the stream until the end of the scope, also after an exception.
 class Recording {
  public:
   explicit Recording(cudaStream_t stream) : stream_(stream) {
@@ -61,13 +61,14 @@ class Recording {
 }  // namespace
 
 std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& work) {
-  const cudaStream_t stream = compute_stream(device);
+  select(device);
+  const StreamHandle stream = make_stream();
   auto memory = std::make_shared<Allocator>(std::make_unique<MemoryOf>(cuda::allocator(device), false),
                                             "the graph recorded on " + to_string(device));
   GraphHandle graph;
   {
-    Recording recording(stream);
-    const AllocateFrom from(device, memory);
+    Recording recording(stream.get());
+    const RecordOn scope(device, stream.get(), memory);
     work();
     graph = recording.end();
   }

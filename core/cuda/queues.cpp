@@ -34,8 +34,14 @@ Queues& queues(Device device) {
   return found != made.end() ? *found->second : *made.emplace(device, std::make_unique<Queues>(device)).first->second;
 }
 
-/// The device and the memory of this thread's new tensors while it records.
-thread_local std::pair<Device, std::shared_ptr<Allocator>> recording;
+/// What this thread uses while it records.
+struct RecordingResources {
+  Device device = {};
+  cudaStream_t stream = nullptr;
+  std::shared_ptr<Allocator> memory = {};
+  bool is_of(Device other) const { return memory != nullptr && device == other; }
+};
+thread_local RecordingResources recording;
 
 }  // namespace
 
@@ -47,29 +53,30 @@ void select(Device device) {
   }
 }
 
-cudaStream_t compute_stream(Device device) { return queues(device).compute.get(); }
+cudaStream_t compute_stream(Device device) {
+  return recording.is_of(device) ? recording.stream : queues(device).compute.get();
+}
 
 cudaStream_t raw(const Stream& stream) {
   STAGECOACH_CHECK(stream.id == Stream::kCompute || stream.id == Stream::kCopies,
                    "stream {} of {} does not exist: expected {} (compute) or {} (copies)", stream.id,
                    to_string(stream.device), Stream::kCompute, Stream::kCopies);
-  const Queues& found = queues(stream.device);
-  return stream.id == Stream::kCompute ? found.compute.get() : found.copies.get();
+  return stream.id == Stream::kCompute ? compute_stream(stream.device) : queues(stream.device).copies.get();
 }
 
 const std::shared_ptr<Allocator>& allocator(Device device) { return queues(device).memory; }
 
 std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
-  return recording.second != nullptr && recording.first == device ? recording.second : cuda::allocator(device);
+  return recording.is_of(device) ? recording.memory : cuda::allocator(device);
 }
 
-bool is_recording() { return recording.second != nullptr; }
+bool is_recording() { return recording.memory != nullptr; }
 
-AllocateFrom::AllocateFrom(Device device, std::shared_ptr<Allocator> memory) {
+RecordOn::RecordOn(Device device, cudaStream_t stream, std::shared_ptr<Allocator> memory) {
   STAGECOACH_CHECK(!is_recording(), "cuda: this thread is already recording a graph; end that recording first");
-  recording = {device, std::move(memory)};
+  recording = {device, stream, std::move(memory)};
 }
 
-AllocateFrom::~AllocateFrom() { recording = {}; }
+RecordOn::~RecordOn() { recording = {}; }
 
 }  // namespace stagecoach::cuda

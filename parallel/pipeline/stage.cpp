@@ -7,24 +7,38 @@
 namespace stagecoach {
 namespace {
 
-/// Returns the gradient of a leaf and clears it there.
-Tensor take_gradient(Tensor& leaf) {
-  const Tensor gradient = leaf.grad();
-  leaf.zero_grad();
-  return gradient;
-}
-
 /// Returns whether there is anything to compute in the backward: not in a first stage without parameters.
 bool has_gradients(const Tensor& x, const Tensor& output) { return x.requires_grad() || !output.is_leaf(); }
 
 }  // namespace
 
-Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute, ClassifierLoss loss)
-    : layers_(std::move(layers)), recompute_(recompute), loss_(std::move(loss)) {}
+Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute, ClassifierLoss loss, Record record)
+    : layers_(std::move(layers)),
+      recompute_(recompute),
+      loss_(std::move(loss)),
+      passes_(record == Record::yes && recompute == Recompute::no ? std::make_unique<RecordedPasses>(*layers_)
+                                                                  : nullptr) {}
 
 Tensor Stage::run(Flight& flight, Tensor* logits) {
   const Tensor y = layers_->forward(flight.x);
   return flight.labels.defined() ? loss_(y, flight.labels, logits) : y;
+}
+
+/// Runs the forward in the flight's pass; from then on its tensors are the flight's.
+Tensor Stage::run_recorded(Flight& flight, Tensor* logits) {
+  const auto& [x, labels, output, predictions] =
+      flight.pass->run_forward(flight.x, flight.labels, [&](RecordedPass::Tensors& tensors) {
+        Flight recorded{tensors.x, tensors.labels};
+        tensors.output = run(recorded, &tensors.logits);
+      });
+  flight.x = x;
+  flight.labels = labels;
+  flight.output = output;
+  flight.is_recorded = true;
+  if (logits != nullptr) {
+    *logits = flight.pass->lend(predictions);
+  }
+  return flight.pass->lend(output);
 }
 
 Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* logits) {
@@ -36,6 +50,10 @@ Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* 
   if (recompute_ == Recompute::yes && grad_enabled()) {
     const NoGrad no_grad;
     output = run(flight, logits).detach();  // layers may return the leaf itself
+  } else if (passes_ != nullptr && grad_enabled() &&
+             (flight.pass = passes_->free_pass(flight.x, flight.labels, wants_gradient, layers_->is_training())) &&
+             !flight.pass->is_first_use()) {
+    output = run_recorded(flight, logits);
   } else {
     flight.output = run(flight, logits);
     output = flight.output.detach();
@@ -96,10 +114,15 @@ Tensor Stage::backward(int microbatch, const Tensor& grad) {
     backward_weight(microbatch);
     return gradient;
   }
+  Tensor gradient;
   if (has_gradients(in_flight.x, in_flight.output)) {
-    stagecoach::backward(in_flight.output, grad);
+    if (in_flight.is_recorded) {
+      gradient = in_flight.pass->run_backward(grad);
+    } else {
+      stagecoach::backward(in_flight.output, grad);
+      gradient = take_gradient(in_flight.x);
+    }
   }
-  const Tensor gradient = take_gradient(in_flight.x);
   alive_.erase(microbatch);
   advance();
   return gradient;
@@ -107,6 +130,12 @@ Tensor Stage::backward(int microbatch, const Tensor& grad) {
 
 Tensor Stage::backward_input(int microbatch, const Tensor& grad) {
   Flight& in_flight = flight(microbatch, "backward_input");
+  if (in_flight.is_recorded && has_gradients(in_flight.x, in_flight.output)) {
+    in_flight.output = {};
+    auto [gradient, weights] = in_flight.pass->run_backward_input(grad);
+    in_flight.weights = std::move(weights);
+    return gradient;
+  }
   const std::vector<Tensor> inputs{in_flight.x};
   in_flight.weights = has_gradients(in_flight.x, in_flight.output)
                           ? stagecoach::backward_inputs(in_flight.output, grad, inputs)
@@ -122,7 +151,11 @@ void Stage::backward_weight(int microbatch) {
       "stage: backward_weight of micro-batch {} was called before its backward_input; run backward_input first",
       microbatch);
   if (is_next(microbatch)) {
-    in_flight.weights->run();
+    if (in_flight.is_recorded && in_flight.weights->size() > 0) {
+      in_flight.pass->run_backward_weight();
+    } else {
+      in_flight.weights->run();
+    }
     advance();
   } else {
     waiting_.emplace(microbatch, in_flight.weights->run_and_hold());

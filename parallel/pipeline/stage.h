@@ -12,6 +12,7 @@
 #include "core/autograd/backward.h"
 #include "nn/classifier_loss.h"
 #include "nn/sequential.h"
+#include "parallel/pipeline/recorded_passes.h"
 
 namespace stagecoach {
 
@@ -19,12 +20,16 @@ namespace stagecoach {
 class Stage {
  public:
   enum class Recompute { no, yes };
+  enum class Record { no, yes };
 
   /// `layers` must have memory. With Recompute::yes (activation checkpointing) only a micro-batch's input is kept
   /// between forward and backward, and the backward runs the forward again (Chen et al., "Training deep nets with
-  /// sublinear memory cost", 2016). `loss` is that of the last stage.
+  /// sublinear memory cost", 2016). `loss` is that of the last stage. With Record::yes forwards and backwards on a GPU
+  /// are recorded as CUDA graphs and replayed, with the same results. Then the layers must do the same each time and
+  /// not wait for the device or other ranks. Passes that must be computed again, or whose weights move, are not
+  /// recorded.
   Stage(std::shared_ptr<Sequential> layers, Recompute recompute = Recompute::no,
-        ClassifierLoss loss = loss_of_whole_logits);
+        ClassifierLoss loss = loss_of_whole_logits, Record record = Record::no);
 
   /// Runs the layers on input `x` and keeps what the backward needs. `wants_gradient` says whether backward should
   /// return the gradient of x (true for all stages except the first).
@@ -59,8 +64,11 @@ class Stage {
     Tensor labels = {};  // only in the last stage
     Tensor output = {};  // recorded; undefined while it must be computed again
     std::optional<DeferredGradients> weights = {};
+    std::shared_ptr<RecordedPass> pass = {};  // in use by this micro-batch, or null
+    bool is_recorded = false;                 // the tensors are those of the pass
   };
   Tensor run(Flight& flight, Tensor* logits);
+  Tensor run_recorded(Flight& flight, Tensor* logits);
   Tensor begin(int microbatch, Flight flight, bool wants_gradient, Tensor* logits);
   Flight& flight(int microbatch, const char* operation);
   bool is_next(int microbatch) const { return added_ >= order_.size() || order_[added_] == microbatch; }
@@ -69,6 +77,7 @@ class Stage {
   std::shared_ptr<Sequential> layers_;
   Recompute recompute_;
   ClassifierLoss loss_;
+  std::unique_ptr<RecordedPasses> passes_;  // null unless forwards and backwards are recorded
   std::map<int, Flight> alive_;
   std::vector<int> order_;  // the order in which gradients are added, or empty
   std::size_t added_ = 0;   // how many of `order_` have been added
