@@ -437,7 +437,7 @@ void add_conv2d(Kernels& table) {
   table.conv2d_grad_weight = [](const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
                                 Tensor& grad_bias) {
     if (!grad_bias.defined() && takes_shifted_weight_gradient(grad_y, x, window)) {
-      shifted_conv2d_grad_weight(grad_y, x, grad_weight);
+      shifted_conv2d_grad_weight(grad_y, x, window, grad_weight);
     } else {
       conv2d_grad_weight(grad_y, x, window, grad_weight, grad_bias, fastest_plan);
     }

@@ -40,9 +40,9 @@ BlockTile shifted_tile(std::int64_t outputs);
 void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, const BlockTile& tile);
 void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, const BlockTile& tile);
 
-/// Returns whether the function below computes the gradient: as above, C and O are multiples of 64, and the width is 4,
-/// 8, 16 or 32.
+/// Returns whether the function below computes the gradient: as above, but C and O are multiples of 64, and y is 4, 8,
+/// 16 or (with stride 1) 32 wide.
 bool takes_shifted_weight_gradient(const Tensor& grad_y, const Tensor& x, const Window& window);
-void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight);
+void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight);
 
 }  // namespace stagecoach::cuda

@@ -5,7 +5,6 @@
 
 #include "core/cuda_backend.h"
 #include "core/kernels/cuda/arguments.h"
-#include "core/kernels/cuda/matrix_product.cuh"
 #include "core/kernels/cuda/products.h"
 #include "core/kernels/cuda/shifted_conv2d.cuh"
 #include "core/kernels/cuda/shifted_weight_gradient.cuh"
@@ -99,50 +98,67 @@ ShiftedConv shifted_conv(const Tensor& x, const Tensor& bias, Tensor& y) {
 template <class Lines>
 void run_lines(Device device, ShiftedGradient g, int splits) {
   const int groups = (g.samples + Lines::kSamples - 1) / Lines::kSamples;
-  g.lines = groups * (g.height + 1);
+  g.lines = groups * (g.rows + 1);
   g.lines_per_split = (g.lines + splits - 1) / splits;
   const dim3 grid(static_cast<unsigned>(g.outputs / 64 * (g.channels / 64)), static_cast<unsigned>(splits));
   launch(shifted_weight_gradient<Lines>, grid, Lines::kThreads, sizeof(GradientShared<Lines>), compute_stream(device),
          g);
 }
 
+template <int kStride>
+void run_lines(Device device, int columns, const ShiftedGradient& g, int splits) {
+  constexpr int kMore = 3 - kStride;  // a line of x with stride 2 is twice as long, and there are two
+  switch (columns) {
+    case 4:
+      return run_lines<GradientLines<4, 2 * kMore, kStride>>(device, g, splits);
+    case 8:
+      return run_lines<GradientLines<8, 2 * kMore, kStride>>(device, g, splits);
+    case 16:
+      return run_lines<GradientLines<16, kMore, kStride>>(device, g, splits);
+    default:
+      if constexpr (kStride == 1) {
+        return run_lines<GradientLines<32, 1, 1>>(device, g, splits);
+      }
+  }
+}
+
 }  // namespace
 
 bool takes_shifted_weight_gradient(const Tensor& grad_y, const Tensor& x, const Window& window) {
-  const std::int64_t width = x.size(3);
+  const std::int64_t columns = grad_y.size(3);
   return x.dtype() == DType::float32 && uses_tf32(x.device()) && has_warpgroups(x.device()) && window.kernel == 3 &&
-         window.stride == 1 && window.padding == 1 && x.size(0) > 0 && x.size(2) > 0 && x.size(1) % 64 == 0 &&
-         x.size(1) > 0 && grad_y.size(1) % 64 == 0 && grad_y.size(1) > 0 &&
-         (width == 4 || width == 8 || width == 16 || width == 32) && is_aligned<4>(x.data<float>()) &&
-         is_aligned<4>(grad_y.data<float>());
+         (window.stride == 1 || window.stride == 2) && window.padding == 1 && x.size(0) > 0 && grad_y.size(2) > 0 &&
+         x.size(1) % 64 == 0 && x.size(1) > 0 && grad_y.size(1) % 64 == 0 && grad_y.size(1) > 0 &&
+         (columns == 4 || columns == 8 || columns == 16 || (columns == 32 && window.stride == 1)) &&
+         x.size(3) == columns * window.stride && is_aligned<4>(x.data<float>()) && is_aligned<4>(grad_y.data<float>());
 }
 
-void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight) {
+void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight) {
+  const Device device = x.device();
   const int outputs = to_int(grad_y.size(1));
   const int channels = to_int(x.size(1));
-  const int height = to_int(x.size(2));
   const int splits = std::max(kTargetBlocks / (outputs / 64 * (channels / 64)), 1);
-  Workspace<float> sums(std::int64_t{1} * splits * kShiftedTaps * outputs * channels, x.device());
-  const ShiftedGradient g{
-      grad_y.data<float>(),  x.data<float>(), sums.data(), to_int(x.size(0)), outputs, channels, height, 0, 0,
-      FastDivmod(height + 1)};
-  switch (x.size(3)) {
-    case 4:
-      run_lines<GradientLines<4, 4>>(x.device(), g, splits);
-      break;
-    case 8:
-      run_lines<GradientLines<8, 4>>(x.device(), g, splits);
-      break;
-    case 16:
-      run_lines<GradientLines<16, 2>>(x.device(), g, splits);
-      break;
-    default:
-      run_lines<GradientLines<32, 1>>(x.device(), g, splits);
+  Workspace<float> sums(std::int64_t{1} * splits * kShiftedTaps * outputs * channels, device);
+  const ShiftedGradient g{grad_y.data<float>(),
+                          x.data<float>(),
+                          sums.data(),
+                          to_int(x.size(0), kMaxElements),
+                          outputs,
+                          channels,
+                          to_int(grad_y.size(2)),
+                          to_int(x.size(2)),
+                          0,
+                          0};
+  const int columns = to_int(grad_y.size(3));
+  if (window.stride == 1) {
+    run_lines<1>(device, columns, g, splits);
+  } else {
+    run_lines<2>(device, columns, g, splits);
   }
-  const int rows = std::min(splits, kSumRows);
-  launch(sum_tap_splits, static_cast<unsigned>(outputs * channels / kSumColumns),
-         static_cast<unsigned>(rows * kSumColumns), 0, compute_stream(x.device()), sums.data(), splits, outputs,
-         channels, grad_weight.mutable_data<float>());
+  const int rows = std::min(splits, kMaxTapRows);
+  launch(sum_tap_splits, static_cast<unsigned>(outputs * channels / kTapColumns),
+         static_cast<unsigned>(rows * kTapColumns), 0, compute_stream(device), sums.data(), splits, outputs, channels,
+         grad_weight.mutable_data<float>());
 }
 
 bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window) {

@@ -6,98 +6,91 @@
 /// whole rows of core matrices. Adjacent columns are the channels of a pixel, then those of the next pixel: one
 /// instruction multiplies by the channels of three adjacent pixels, the taps of a row.
 ///
-///   grad_weight[o, c, i, j] = sum over n, h, w of grad_y[n, o, h, w] x[n, c, h + i - 1, w + j - 1]
+///   grad_weight[o, c, i, j] = sum over n, p, q of grad_y[n, o, p, q] x[n, c, p stride + i - 1, q stride + j - 1]
 ///
 /// A block computes 64 outputs by 64 channels by all taps, a warpgroup for each row of taps. It goes down the lines of
-/// the images: each line of x is loaded once, into one of four lines in shared memory, and is used with three lines of
-/// grad_y.
+/// grad_y and keeps the last lines of x in shared memory, a ring, so that it loads each line once.
 
 #include "core/cuda/device_code.h"
 #include "core/cuda/tensor_core.h"
 #include "core/kernels/cuda/fast_divmod.cuh"
-#include "core/kernels/cuda/matrix_product.cuh"
 #include "core/kernels/cuda/vectorized.cuh"
 
 namespace stagecoach::cuda {
 
-inline constexpr int kTaps = 3;  ///< per row
-
 struct ShiftedGradient {
-  const float* grad_y;  ///< [N, O, H, W]
-  const float* x;       ///< [N, C, H, W]
+  const float* grad_y;  ///< [N, O, P, Q]
+  const float* x;       ///< [N, C, H, W], where W = Q stride
   float* sums;          ///< [splits, 3, 3, O, C]
   int samples;
   int outputs;   ///< O, a multiple of 64
   int channels;  ///< C, a multiple of 64
-  int height;
-  int lines;  ///< (H + 1) per group of samples: those of the images, each after a line that does not exist
+  int rows;      ///< P
+  int height;    ///< H
+  int lines;     ///< (P + 1) per group of samples: those of grad_y, each group after a line that does not exist
   int lines_per_split;
-  FastDivmod by_image;  // H + 1
 };
 
-/// Lines of kWidth pixels. A stage holds those of kGroups times 4 samples.
-template <int kWidth_, int kGroups_>
+/// Lines of kColumns outputs. What is in shared memory at a time is of kGroups times 4 samples.
+template <int kColumns_, int kGroups_, int kStride_>
 struct GradientLines {
-  static constexpr int kWidth = kWidth_;
+  static constexpr int kColumns = kColumns_;
   static constexpr int kGroups = kGroups_;
-  static constexpr int kPixels = kWidth * kGroups;        // of a line of grad_y
-  static constexpr int kPadded = (kWidth + 2) * kGroups;  // of a line of x, with a zero at each end
-  static constexpr int kSamples = kCoreK * kGroups;       // of a line
+  static constexpr int kStride = kStride_;
+  static constexpr int kWidth = kColumns * kStride;  // of a line of x
+  static constexpr int kPixels = kColumns * kGroups;
+  static constexpr int kPadded = kWidth + 2;  // with a zero at each end
+  static constexpr int kSamples = kCoreK * kGroups;
   static constexpr int kThreads = 3 * kWarpgroup;
-  static constexpr int kVectors = 64 * kPixels / 4;  // of four pixels and four samples, in a line of grad_y or x
-  static constexpr int kSlots = (2 * kVectors + kThreads - 1) / kThreads;
-  static constexpr int kRing = 4;
+  static constexpr int kRing = 3 + kStride;         // lines of x: three that are multiplied, and the next ones
+  static constexpr int kWarmUp = 3 - kStride;       // steps that load the lines above the first one
+  static constexpr int kPixelFloats = 64 * kCoreK;  // 64 channels of a pixel, of four samples each
 };
 
 template <class Lines>
 struct alignas(128) GradientShared {
-  float x[Lines::kRing][Lines::kPadded][64][kCoreK];  // [pixel][channel][sample], rounded to TF32
-  float grad_y[2][Lines::kPixels][64][kCoreK];        // [pixel][output][sample]
+  float x[Lines::kRing][Lines::kGroups][Lines::kPadded][64][kCoreK];  // rounded to TF32
+  float grad_y[2][Lines::kPixels][64][kCoreK];
 };
 
-/// A thread's part of loading a line of grad_y and the next one of x: vectors of four adjacent pixels of a channel, of
-/// four samples each. Those of grad_y come first. A warp loads eight channels of four vectors each.
-template <class Lines>
+/// A thread's part of loading lines of kWidth pixels: vectors of four adjacent pixels of a channel, of four samples
+/// each. A warp loads eight channels of four vectors each. In shared memory kPadded pixels are between groups, from
+/// kFirst on.
+template <class Lines, int kWidth, int kPadded, int kFirst>
 class LineLoader {
  public:
-  __device__ LineLoader(const ShiftedGradient& g, int output, int channel) {
+  /// Loads from `data` [samples, channels, rows, kWidth]: 64 channels from `first` on.
+  __device__ LineLoader(const float* data, int channels, int first, int rows, int samples)
+      : data_(data + static_cast<long long>(first) * rows * kWidth),
+        stride_(channels * rows * kWidth),
+        plane_(rows * kWidth),
+        samples_(samples) {}
+
+  /// Loads row `row` of the samples from `sample` on into registers; the thread continues while the values arrive.
+  __device__ void load(int sample, int row) {
+    const bool exists = sample >= 0 && row >= 0 && row * kWidth < plane_;
 #pragma unroll
-    for (int i = 0; i < Lines::kSlots; ++i) {
-      const int at = number(i) % Lines::kVectors;
-      const int c = at % 8 + at / 32 % 8 * 8;
-      const int pixel = (at / 8 % 4 + at / 256 * 4) * 4;
-      const int column = pixel % Lines::kWidth;
-      group_[i] = pixel / Lines::kWidth;
-      from_[i] = (c + (is_x(i) ? channel : output)) * g.height * Lines::kWidth + column;
-      to_[i] = ((is_x(i) ? group_[i] * (Lines::kWidth + 2) + 1 + column : pixel) * 64 + c) * kCoreK;
-    }
-  }
-  /// Loads line `line` of grad_y, and line + 1 of x, into registers; the thread continues while the values arrive.
-  __device__ void load(const ShiftedGradient& g, int line) {
-#pragma unroll
-    for (int i = 0; i < Lines::kSlots; ++i) {
-      const int at = line + (is_x(i) ? 1 : 0);
-      const int image = g.by_image.quotient(at < 0 ? 0 : at);
-      const int row = g.by_image.remainder(at, image) - 1;
-      const int sample = image * Lines::kSamples + group_[i] * kCoreK;
-      const int stride = (is_x(i) ? g.channels : g.outputs) * g.height * Lines::kWidth;
-      const float* from = (is_x(i) ? g.x : g.grad_y) + (sample * stride + from_[i] + row * Lines::kWidth);
-      const int count = row >= 0 && exists(i) ? g.samples - sample : 0;
+    for (int i = 0; i < kSlots; ++i) {
+      const int of_group = sample + quad(i) * 4 / kWidth * kCoreK;
+      const float* from = data_ + static_cast<long long>(of_group) * stride_ + channel(i) * plane_ + row * kWidth +
+                          quad(i) * 4 % kWidth;
 #pragma unroll
       for (int s = 0; s < kCoreK; ++s) {
-        values_[i][s] = predicated_load(s < count, reinterpret_cast<const Four*>(from + s * stride), Four{});
+        values_[i][s] = predicated_load(exists && number(i) < kVectors && of_group + s < samples_,
+                                        reinterpret_cast<const Four*>(from + s * stride_), Four{});
       }
     }
   }
   /// Stores the registers in shared memory, transposed and rounded to TF32.
-  __device__ void put(float* x, float* grad_y) const {
+  __device__ void put(float* to) const {
 #pragma unroll
-    for (int i = 0; i < Lines::kSlots; ++i) {
-      float* to = (is_x(i) ? x : grad_y) + to_[i];
+    for (int i = 0; i < kSlots; ++i) {
+      const int pixel = quad(i) * 4 / kWidth * kPadded + quad(i) * 4 % kWidth + kFirst;
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        if (exists(i)) {
-          *reinterpret_cast<Vector<std::uint32_t, kCoreK>*>(to + k * 64 * kCoreK) = {
+        if (number(i) < kVectors) {
+          *reinterpret_cast<Vector<std::uint32_t, kCoreK>*>(to + (pixel + k) * Lines::kPixelFloats +
+                                                            channel(i) * kCoreK) = {
               {round_to_tf32(values_[i][0].at[k]), round_to_tf32(values_[i][1].at[k]),
                round_to_tf32(values_[i][2].at[k]), round_to_tf32(values_[i][3].at[k])}};
         }
@@ -107,25 +100,31 @@ class LineLoader {
 
  private:
   using Four = Vector<float, 4>;
+  static constexpr int kQuads = kWidth * Lines::kGroups / 4;
+  static constexpr int kAdjacent = kQuads < 4 ? kQuads : 4;  // vectors of a channel that a warp loads
+  static constexpr int kVectors = 64 * kQuads;
+  static constexpr int kSlots = (kVectors + Lines::kThreads - 1) / Lines::kThreads;
   __device__ static int number(int slot) { return static_cast<int>(threadIdx.x) + slot * Lines::kThreads; }
-  __device__ static bool is_x(int slot) { return number(slot) >= Lines::kVectors; }
-  __device__ static bool exists(int slot) { return number(slot) < 2 * Lines::kVectors; }
+  __device__ static int channel(int slot) { return number(slot) % 8 + number(slot) / (8 * kAdjacent) % 8 * 8; }
+  __device__ static int quad(int slot) {
+    return number(slot) / 8 % kAdjacent + number(slot) / (64 * kAdjacent) * kAdjacent;
+  }
 
-  int group_[Lines::kSlots];
-  int from_[Lines::kSlots];
-  int to_[Lines::kSlots];
-  Four values_[Lines::kSlots][kCoreK];
+  const float* data_;
+  int stride_;  // between samples
+  int plane_;   // between channels
+  int samples_;
+  Four values_[kSlots][kCoreK];
 };
 
 /// Sets the pixels at both ends of all lines of x to zero, once: they are never overwritten.
 template <class Lines>
 __device__ void clear_ends(GradientShared<Lines>& shared) {
   for (int at = static_cast<int>(threadIdx.x); at < Lines::kRing * Lines::kGroups * 2 * 64; at += Lines::kThreads) {
-    const int c = at % 64;
-    const int end = at / 64 % 2;
-    const int group = at / 128 % Lines::kGroups;
-    const int pixel = group * (Lines::kWidth + 2) + end * (Lines::kWidth + 1);
-    *reinterpret_cast<Vector<float, kCoreK>*>(shared.x[at / 128 / Lines::kGroups][pixel][c]) = {};
+    const int line = at / 128;  // (of the ring, group)
+    const int pixel = at / 64 % 2 * (Lines::kPadded - 1);
+    *reinterpret_cast<Vector<float, kCoreK>*>(
+        shared.x[line / Lines::kGroups][line % Lines::kGroups][pixel][at % 64]) = {};
   }
 }
 
@@ -135,20 +134,20 @@ __device__ __forceinline__ void start_line(float (&sums)[96], StridedFactor a, S
   begin_products();
 #pragma unroll
   for (int pixel = 0; pixel < Lines::kPixels; pixel += 2) {
-    const int in_x = pixel / Lines::kWidth * (Lines::kWidth + 2) + pixel % Lines::kWidth;
-    start_product(sums, a + pixel * 64 * kCoreK, b + in_x * 64 * kCoreK);
+    const int in_x = pixel / Lines::kColumns * Lines::kPadded + pixel % Lines::kColumns * Lines::kStride;
+    start_product(sums, a + pixel * Lines::kPixelFloats, b + in_x * Lines::kPixelFloats);
   }
   end_products();
 }
 
-/// Stores a warpgroup's sums: 64 outputs by three taps by 64 channels, in `sums` [3, O, C] from the block's first on.
+/// Stores a warpgroup's sums: 64 outputs by three taps by 64 channels, in `out` [3, O, C] from the block's first on.
 __device__ inline void store_taps(const ShiftedGradient& g, float* out, const float (&sums)[96]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
   out += (16 * warp + lane / 4) * g.channels + lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < 24; ++i) {
-    float* to = out + i / 8 * g.outputs * g.channels + i % 8 * 8;
+    float* to = out + static_cast<long long>(i / 8) * g.outputs * g.channels + i % 8 * 8;
     *reinterpret_cast<Vector2<float>*>(to) = {{sums[4 * i], sums[4 * i + 1]}};
     *reinterpret_cast<Vector2<float>*>(to + 8 * g.channels) = {{sums[4 * i + 2], sums[4 * i + 3]}};
   }
@@ -158,52 +157,74 @@ __device__ inline void store_taps(const ShiftedGradient& g, float* out, const fl
 template <class Lines>
 __global__ void __launch_bounds__(Lines::kThreads, 1) shifted_weight_gradient(ShiftedGradient g) {
   STAGECOACH_DYNAMIC_SHARED(GradientShared<Lines>, shared);
+  constexpr int kStride = Lines::kStride;
   const int output = static_cast<int>(blockIdx.x) % (g.outputs / 64) * 64;
   const int channel = static_cast<int>(blockIdx.x) / (g.outputs / 64) * 64;
   const int begin = static_cast<int>(blockIdx.y) * g.lines_per_split;
   const int end = begin + g.lines_per_split < g.lines ? begin + g.lines_per_split : g.lines;
   const int tap_row = static_cast<int>(threadIdx.x) / kWarpgroup;
-  constexpr int kAlongK = 64 * kCoreK;
   constexpr int kAlongRows = kCoreRows * kCoreK;
-  const StridedFactor a = strided_factor(shared.grad_y[0][0][0], kAlongK, kAlongRows);
-  const StridedFactor b = strided_factor(shared.x[0][0][0], kAlongK, kAlongRows);
+  const StridedFactor a = strided_factor(shared.grad_y[0][0][0], Lines::kPixelFloats, kAlongRows);
+  const StridedFactor b = strided_factor(shared.x[0][0][0][0], kStride * Lines::kPixelFloats, kAlongRows);
 
   clear_ends<Lines>(shared);
-  LineLoader<Lines> loader(g, output, channel);
-  loader.load(g, begin - 2);
+  LineLoader<Lines, Lines::kWidth, Lines::kPadded, 1> x(g.x, g.channels, channel, g.height, g.samples);
+  LineLoader<Lines, Lines::kColumns, Lines::kColumns, 0> grad_y(g.grad_y, g.outputs, output, g.rows, g.samples);
   float sums[96] = {};
-  // Line `line` of grad_y needs lines line - 1 to line + 1 of x, so the first two steps only load.
-  for (int step = 0; step < end - begin + 2; ++step) {
-    const int line = begin - 2 + step;
-    loader.put(shared.x[step % Lines::kRing][0][0], shared.grad_y[step % 2][0][0]);
+  // A step is a line of grad_y: (image, row), where row -1 does not exist. It needs rows row stride - 1 to row stride +
+  // 1 of x.
+  int line = begin + g.rows + 1 - Lines::kWarmUp;  // of the group before, so that no dividend is negative
+  int image = line / (g.rows + 1) - 1;
+  int row = line % (g.rows + 1) - 1;
+  x.load(image * Lines::kSamples, row * kStride + 2 - kStride);
+  int ring = 0;  // the next line of x is stored there
+  for (int step = 0; step < end - begin + Lines::kWarmUp; ++step) {
+#pragma unroll
+    for (int i = 0; i < kStride; ++i) {
+      x.put(shared.x[ring][0][0][0]);
+      ring = ring == Lines::kRing - 1 ? 0 : ring + 1;
+      if (i < kStride - 1) {
+        x.load(image * Lines::kSamples, row * kStride + 1);
+      }
+    }
+    grad_y.load(image * Lines::kSamples, row);
+    grad_y.put(shared.grad_y[step % 2][0][0]);
     publish_to_tensor_cores();
     wait_for_products();  // of the line before, whose memory the next steps overwrite
     __syncthreads();      // the lines are complete, and no warpgroup reads the ones that are filled next
-    const bool exists = step >= 2 && g.by_image.remainder(line, g.by_image.quotient(line)) != 0;
-    if (exists) {
-      start_line<Lines>(sums, a + step % 2 * Lines::kPixels * 64 * kCoreK,
-                        b + (step - 2 + tap_row) % Lines::kRing * Lines::kPadded * 64 * kCoreK);
+    if (step >= Lines::kWarmUp && row >= 0) {
+      const int first = ring + Lines::kRing - 3 + tap_row;  // of the last three lines
+      const int of_ring = first < Lines::kRing ? first : first - Lines::kRing;
+      start_line<Lines>(sums, a + step % 2 * Lines::kPixels * Lines::kPixelFloats,
+                        b + of_ring * Lines::kGroups * Lines::kPadded * Lines::kPixelFloats);
     }
-    loader.load(g, line + 1);
+    image += row == g.rows - 1 ? 1 : 0;
+    row = row == g.rows - 1 ? -1 : row + 1;
+    x.load(image * Lines::kSamples, row * kStride + 2 - kStride);
   }
   wait_for_products();
-  const long long results = static_cast<long long>(blockIdx.y) * kTaps * 3 + tap_row * kTaps;  // of O x C each
+  const long long results = static_cast<long long>(blockIdx.y) * 9 + tap_row * 3;  // of O x C each
   store_taps(g, g.sums + results * g.outputs * g.channels + output * g.channels + channel, sums);
 }
 
+// ---- The sum of the splits
+
+inline constexpr int kTapColumns = 32;  ///< adjacent channels, which a warp loads together
+inline constexpr int kMaxTapRows = 16;  ///< warps of a block
+
 struct TapSums {
-  float at[kSumRows][kSumColumns * 9];  // [channel][tap]
+  float at[kMaxTapRows][kTapColumns * 9];  // [channel][tap]
 };
 
 /// weight [O, C, 3, 3] = the sum of the splits of sums [splits, 3, 3, O, C], in an order that depends only on their
-/// number. A block for one output and kSumColumns channels, whose taps it stores as one piece.
-static __global__ void __launch_bounds__(kSumColumns* kSumRows)
+/// number. A block for one output and kTapColumns channels, whose taps it stores as one piece.
+static __global__ void __launch_bounds__(kTapColumns* kMaxTapRows)
     sum_tap_splits(const float* sums, int splits, int outputs, int channels, float* weight) {
   STAGECOACH_SHARED(TapSums, parts);
-  const int x = static_cast<int>(threadIdx.x) % kSumColumns;
-  const int y = static_cast<int>(threadIdx.x) / kSumColumns;
-  const int rows = static_cast<int>(blockDim.x) / kSumColumns;
-  const int first = static_cast<int>(blockIdx.x) * kSumColumns;  // (output, channel)
+  const int x = static_cast<int>(threadIdx.x) % kTapColumns;
+  const int y = static_cast<int>(threadIdx.x) / kTapColumns;
+  const int rows = static_cast<int>(blockDim.x) / kTapColumns;
+  const int first = static_cast<int>(blockIdx.x) * kTapColumns;  // (output, channel)
   const long long elements = static_cast<long long>(outputs) * channels;
 #pragma unroll
   for (int tap = 0; tap < 9; ++tap) {
@@ -215,7 +236,7 @@ static __global__ void __launch_bounds__(kSumColumns* kSumRows)
     parts.at[y][x * 9 + tap] = sum;
   }
   __syncthreads();  // all sums are complete
-  for (int at = static_cast<int>(threadIdx.x); at < kSumColumns * 9; at += static_cast<int>(blockDim.x)) {
+  for (int at = static_cast<int>(threadIdx.x); at < kTapColumns * 9; at += static_cast<int>(blockDim.x)) {
     float sum = 0;
     for (int row = 0; row < rows; ++row) {
       sum += parts.at[row][at];

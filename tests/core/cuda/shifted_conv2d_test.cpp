@@ -19,6 +19,7 @@ namespace stagecoach {
 namespace {
 
 constexpr Window kWindow{3, 1, 1};
+constexpr Window kStride2{3, 2, 1};
 
 /// Whole numbers from -8 to 8: TF32 holds them exactly, and float32 their sums, in any order.
 Tensor whole_numbers(const Shape& shape, const char* name) {
@@ -94,14 +95,17 @@ TEST(CudaShiftedWeightGradient, EveryWidth) {
                                                              {33, 64, 2, 8, 64, kWindow},
                                                              {2, 64, 5, 8, 128, kWindow},
                                                              {9, 128, 3, 16, 64, kWindow},
-                                                             {5, 64, 4, 32, 64, kWindow}}) {
+                                                             {5, 64, 4, 32, 64, kWindow},
+                                                             {9, 64, 5, 8, 64, kStride2},
+                                                             {3, 64, 2, 16, 128, kStride2},
+                                                             {5, 128, 6, 32, 64, kStride2}}) {
     SCOPED_TRACE(fmt::format("[{}, {}, {}, {}]", s.samples, s.channels, s.height, s.width));
     const Tensor x = whole_numbers({s.samples, s.channels, s.height, s.width}, "x");
-    const Tensor grad_y = whole_numbers({s.samples, s.outputs, s.height, s.width}, "grad");
+    const Tensor grad_y = whole_numbers({s.samples, s.outputs, s.rows(), s.columns()}, "grad");
     Tensor grad_weight = Tensor::empty({s.outputs, s.channels, 3, 3}, DType::float32);
     cpu::plain::conv2d_grad_weight(s, grad_y.data<float>(), x.data<float>(), grad_weight.mutable_data<float>());
     Tensor out = Tensor::empty(grad_weight.shape(), DType::float32, test::kCuda);
-    cuda::shifted_conv2d_grad_weight(grad_y.to(test::kCuda), x.to(test::kCuda), out);
+    cuda::shifted_conv2d_grad_weight(grad_y.to(test::kCuda), x.to(test::kCuda), s.window, out);
     EXPECT_TRUE(test::same_bytes(out.to(Device{}), grad_weight));
   }
 }
