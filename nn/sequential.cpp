@@ -1,6 +1,7 @@
 #include "nn/sequential.h"
 
 #include "core/error.h"
+#include "nn/layers.h"
 
 namespace stagecoach {
 
@@ -11,8 +12,14 @@ Sequential& Sequential::add(const std::string& name, std::shared_ptr<Module> lay
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  for (const auto& [name, layer] : children()) {
-    y = layer->forward(y);
+  for (int i = 0; i < size(); ++i) {
+    auto* norm = dynamic_cast<BatchNorm2d*>(layer(i).get());
+    if (norm != nullptr && i + 1 < size() && dynamic_cast<ReLU*>(layer(i + 1).get()) != nullptr) {
+      y = norm->forward(y, Activation::relu);  // in one pass, with the bytes of two
+      ++i;
+    } else {
+      y = layer(i)->forward(y);
+    }
   }
   return y;
 }

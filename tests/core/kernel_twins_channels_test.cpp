@@ -55,15 +55,29 @@ TEST_P(ChannelTwins, SquaredDeviations) {
   });
 }
 
+// Channels whose values are divided among blocks: rows of whole vectors and others, and threads with several vectors.
+const Shape kManyValues[] = {{75, 2, 8, 8}, {99, 2, 7, 7}, {41, 1, 20, 20}};
+
+TEST_P(ChannelTwins, BatchStatisticsOfManyValues) {
+  for (const Shape& shape : kManyValues) {
+    SCOPED_TRACE(to_string(shape));
+    expect_twins({random(shape, "x"), unset({shape[1]}), unset({shape[1]})},
+                 [](const Kernels& k, Tensors& t) { k.batch_statistics(t[0], t[1], t[2]); });
+  }
+}
+
 // A large mean beside a small spread: the mean of squares minus the square of the mean would keep no digit.
 TEST_P(ChannelTwins, BatchStatisticsBesideALargeMean) {
-  std::vector<double> values = test::values_of(random({33, 3, 5, 4}, "x"));
-  for (double& value : values) {
-    value = 4096 + std::round(value * 8) / 8;  // exact in both types
+  for (const Shape& shape : {Shape{33, 3, 5, 4}, kManyValues[0], kManyValues[1], kManyValues[2]}) {
+    SCOPED_TRACE(to_string(shape));
+    std::vector<double> values = test::values_of(random(shape, "x"));
+    for (double& value : values) {
+      value = 4096 + std::round(value * 8) / 8;  // exact in both types
+    }
+    expect_twins(
+        {test::typed(values, shape, type()), unset({shape[1]}), unset({shape[1]})},
+        [](const Kernels& k, Tensors& t) { k.batch_statistics(t[0], t[1], t[2]); }, 100);
   }
-  expect_twins(
-      {test::typed(values, {33, 3, 5, 4}, type()), unset({3}), unset({3})},
-      [](const Kernels& k, Tensors& t) { k.batch_statistics(t[0], t[1], t[2]); }, 100);
 }
 
 TEST_P(ChannelTwins, UpdateRunningStatistics) {

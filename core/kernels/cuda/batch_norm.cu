@@ -35,57 +35,43 @@ inline int parts_of(const ChannelExtents& e, int blocks_per_sm) {
   return static_cast<int>(std::clamp<long long>(parts, 1, kMaxParts));
 }
 
-/// Values begin to end - 1 of a channel, which one block sums.
-struct Part {
-  int channel;
-  int begin;  // a multiple of 4
-  int end;
-};
-
 /// The layout of each channel's values in memory.
 struct ChannelLayout {
   /// An SM runs `blocks_per_sm` blocks at once, to keep many loads in flight.
   ChannelLayout(const ChannelExtents& e, int blocks_per_sm)
-      : channels(e.channels), values(e.samples * e.plane), parts(parts_of(e, blocks_per_sm)), plane(e.plane) {}
+      : channels(e.channels),
+        values(e.samples * e.plane),
+        parts(parts_of(e, blocks_per_sm)),
+        part_size(((values + parts - 1) / parts + 3) / 4 * 4),
+        plane(e.plane) {}
   int channels;
   int values;  // N S
   int parts;
+  int part_size;     // whole vectors of 4; the last parts may be shorter
   FastDivmod plane;  // S
   __device__ int index(int channel, int value) const {
     const int n = plane.quotient(value);
     return (n * channels + channel) * plane.value() + plane.remainder(value, n);
   }
-  __device__ Part part_of(int block) const {
-    const int size = ((values + parts - 1) / parts + 3) / 4 * 4;
-    const int begin = block % parts * size;
-    return {block / parts, begin, begin + size < values ? begin + size : values};
-  }
 };
 
-/// Adds up the sums of a block's threads. If the part is the whole channel, the block also finishes the sum.
-template <class Sums, class Finish>
-__device__ void store_part(const ChannelLayout& layout, const Sums& of_thread, const Finish& finish, Sums* partial) {
+/// Each block sums one part of one channel, where of_thread(layout, channel, begin, end) returns this thread's share of
+/// the sum over values begin to end - 1. If the part is the whole channel, the block also finishes the sum.
+template <class Sums, class OfThread, class Finish>
+__global__ void sum_part(ChannelLayout layout, OfThread of_thread, Finish finish, Sums* partial) {
   using Reduction = BlockReduction<Sums, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const Sums sums = reduce_block(reduction, of_thread, Sum{});
+  const int channel = static_cast<int>(blockIdx.x) / layout.parts;
+  const int begin = static_cast<int>(blockIdx.x) % layout.parts * layout.part_size;
+  const int end = begin + layout.part_size < layout.values ? begin + layout.part_size : layout.values;
+  const Sums sums = reduce_block(reduction, of_thread(layout, channel, begin, end), Sum{});
   if (threadIdx.x == 0) {
     if (layout.parts == 1) {
-      finish(static_cast<int>(blockIdx.x), sums);
+      finish(channel, sums);
     } else {
       partial[blockIdx.x] = sums;
     }
   }
-}
-
-/// Each block sums one part of one channel.
-template <class Sums, class Value, class Finish>
-__global__ void sum_part(ChannelLayout layout, Value value, Finish finish, Sums* partial) {
-  const Part part = layout.part_of(static_cast<int>(blockIdx.x));
-  Sums sums{};
-  for (int v = part.begin + static_cast<int>(threadIdx.x); v < part.end; v += kThreads) {
-    sums = sums + value(part.channel, layout.index(part.channel, v));
-  }
-  store_part(layout, sums, finish, partial);
 }
 
 /// Each thread adds the parts of one channel, in order.
@@ -101,31 +87,41 @@ __global__ void add_parts(ChannelLayout layout, Finish finish, const Sums* parti
   }
 }
 
-/// Calls finish(channel, sums) once per channel. launch_parts(blocks, partial) launches the kernel that sums the parts.
-template <class T, class Sums, class Finish, class LaunchParts>
-void sum_parts(const Tensor& x, const ChannelLayout& layout, const Finish& finish, const LaunchParts& launch_parts) {
+/// Calls finish(channel, sums) once per channel of x.
+template <class T, class Sums, class OfThread, class Finish>
+void sum_parts(const Tensor& x, const ChannelLayout& layout, const OfThread& of_thread, const Finish& finish) {
   if (layout.channels == 0) {
     return;
   }
   const int blocks = layout.channels * layout.parts;
   Workspace<T> workspace(std::int64_t{1} * blocks * (sizeof(Sums) / sizeof(T)), x.device());
   auto* partial = reinterpret_cast<Sums*>(workspace.data());
-  launch_parts(static_cast<unsigned>(blocks), partial);
+  const cudaStream_t stream = compute_stream(x.device());
+  launch(sum_part<Sums, OfThread, Finish>, static_cast<unsigned>(blocks), kThreads, 0, stream, layout, of_thread,
+         finish, partial);
   if (layout.parts > 1) {
-    launch(add_parts<Sums, Finish>, blocks_for(layout.channels), kThreads, 0, compute_stream(x.device()), layout,
-           finish, partial);
+    launch(add_parts<Sums, Finish>, blocks_for(layout.channels), kThreads, 0, stream, layout, finish, partial);
   }
 }
+
+/// Adds value(channel, index) over a thread's indices in x.
+template <class Sums, class Value>
+struct SumOfThread {
+  Value value;
+  __device__ Sums operator()(const ChannelLayout& layout, int channel, int begin, int end) const {
+    Sums sums{};
+    for (int v = begin + static_cast<int>(threadIdx.x); v < end; v += kThreads) {
+      sums = sums + value(channel, layout.index(channel, v));
+    }
+    return sums;
+  }
+};
 
 /// Calls finish(channel, sum) once per channel, where sum is that of value(channel, index) over the channel's indices
 /// in x.
 template <class T, class Sums = T, class Value, class Finish>
 void sum_channels(const Tensor& x, const Value& value, const Finish& finish) {
-  const ChannelLayout layout(ChannelExtents(x), 8);
-  sum_parts<T, Sums>(x, layout, finish, [&](unsigned blocks, Sums* partial) {
-    launch(sum_part<Sums, Value, Finish>, blocks, kThreads, 0, compute_stream(x.device()), layout, value, finish,
-           partial);
-  });
+  sum_parts<T, Sums>(x, ChannelLayout(ChannelExtents(x), 8), SumOfThread<Sums, Value>{value}, finish);
 }
 
 template <class T>
@@ -166,65 +162,61 @@ struct Moments {
 };
 
 /// Returns the moments of the first `count` values (at least one).
-template <class T, int kWide, int kVectors>
-__device__ Moments<T> moments_of(const Vector<T, kWide> (&vectors)[kVectors], int count) {
+template <class T, int kValues>
+__device__ Moments<T> moments_of(const T (&values)[kValues], int count) {
   T sum = 0;
 #pragma unroll
-  for (int i = 0; i < kVectors * kWide; ++i) {
-    sum += i < count ? vectors[i / kWide].at[i % kWide] : T(0);
+  for (int i = 0; i < kValues; ++i) {
+    sum += i < count ? values[i] : T(0);
   }
   const T mean = sum / static_cast<T>(count);
   T squares = 0;
 #pragma unroll
-  for (int i = 0; i < kVectors * kWide; ++i) {
-    const T deviation = i < count ? vectors[i / kWide].at[i % kWide] - mean : T(0);
+  for (int i = 0; i < kValues; ++i) {
+    const T deviation = i < count ? values[i] - mean : T(0);
     squares += deviation * deviation;
   }
   return {static_cast<T>(count), mean, squares};
 }
 
-/// Each block computes the moments of one part of one channel, with one read: a thread holds a few vectors of 4 at a
-/// time in registers. They are loaded kWide values at once, on which the result does not depend.
-template <int kWide, class T, class Finish>
-__global__ void moments_part(ChannelLayout layout, Finish finish, const T* x, Moments<T>* partial) {
-  constexpr int kValues = 16;
-  constexpr int kStride = 4 * kThreads;  // between the vectors of 4 of a thread
-  const Part part = layout.part_of(static_cast<int>(blockIdx.x));
-  Moments<T> moments{};
-  for (int v = part.begin + 4 * static_cast<int>(threadIdx.x); v < part.end; v += kValues / 4 * kStride) {
-    Vector<T, kWide> vectors[kValues / kWide];
-    int count = 0;
+/// Computes the moments of a thread's values with one read: it holds a few vectors of 4 at a time in registers. They
+/// are loaded kWide values at once, on which the result does not depend.
+template <class T, int kWide>
+struct MomentsOfThread {
+  const T* x;
+  __device__ Moments<T> operator()(const ChannelLayout& layout, int channel, int begin, int end) const {
+    constexpr int kValues = 16;
+    constexpr int kStride = 4 * kThreads;  // between the vectors of a thread
+    Moments<T> moments{};
+    for (int rest = end - begin - 4 * static_cast<int>(threadIdx.x); rest > 0; rest -= kValues / 4 * kStride) {
+      alignas(Vector<T, kWide>) T values[kValues];
+      int count = 0;
 #pragma unroll
-    for (int i = 0; i < kValues; i += kWide) {
-      const int at = v + i / 4 * kStride + i % 4;
-      const bool inside = at < part.end;
-      count += inside ? kWide : 0;
-      vectors[i / kWide] = *reinterpret_cast<const Vector<T, kWide>*>(x + layout.index(part.channel, inside ? at : v));
+      for (int i = 0; i < kValues; i += kWide) {
+        const int offset = i / 4 * kStride + i % 4;
+        const bool inside = offset < rest;
+        count += inside ? kWide : 0;
+        const T* from = x + layout.index(channel, end - rest + (inside ? offset : 0));
+        *reinterpret_cast<Vector<T, kWide>*>(values + i) = *reinterpret_cast<const Vector<T, kWide>*>(from);
+      }
+      moments = moments + moments_of(values, count);
     }
-    moments = moments + moments_of(vectors, count);
+    return moments;
   }
-  store_part(layout, moments, finish, partial);
-}
+};
 
 template <class T>
 void mean_and_variance(const Tensor& x, Tensor& mean, Tensor& variance) {
-  const ChannelExtents e(x);
-  const ChannelLayout layout(e, 4);
+  const ChannelLayout layout(ChannelExtents(x), 4);
   const T* from = x.data<T>();
   T* means = mean.mutable_data<T>();
   T* variances = variance.mutable_data<T>();
-  const T count = static_cast<T>(layout.values);
-  auto finish = [means, variances, count] __device__(int c, const Moments<T>& moments) {
+  const auto finish = [means, variances] __device__(int c, const Moments<T>& moments) {
     means[c] = moments.mean;
-    variances[c] = moments.squares / count;
+    variances[c] = moments.squares / moments.count;
   };
-  sum_parts<T, Moments<T>>(x, layout, finish, [&](unsigned blocks, Moments<T>* partial) {
-    const auto body = [&]<int kWide>() {
-      launch(moments_part<kWide, T, decltype(finish)>, blocks, kThreads, 0, compute_stream(x.device()), layout, finish,
-             from, partial);
-    };
-    with_vector_width(e.plane, body, from);
-  });
+  const auto body = [&]<int kWide>() { sum_parts<T, Moments<T>>(x, layout, MomentsOfThread<T, kWide>{from}, finish); };
+  with_vector_width(ChannelExtents(x).plane, body, from);
 }
 
 // ---- Element by element
@@ -254,12 +246,6 @@ void for_each_element(const Tensor& x, const OfChannel& of_channel, T* out, cons
   };
   with_vector_width(e.plane, body, out, inputs...);
 }
-
-template <class T>
-struct Scaled {
-  T factor;
-  __device__ T operator()(T value) const { return factor * value; }
-};
 
 /// activation((x - mean) * factor + bias + addend)
 template <class T>
@@ -338,7 +324,8 @@ template <class T>
 void scale_gradient(const Tensor& grad_y, const Tensor& rstd, const Tensor& weight, Tensor& grad_x) {
   const T* rstds = rstd.data<T>();
   const T* weights = weight.data<T>();
-  const auto of_channel = [=] __device__(int c) -> Scaled<T> { return {weights[c] * rstds[c]}; };
+  // The gradient of a linear function: the same without constants.
+  const auto of_channel = [=] __device__(int c) -> Normalised<T> { return {0, weights[c] * rstds[c], 0, false}; };
   for_each_element(grad_y, of_channel, grad_x.mutable_data<T>(), grad_y.data<T>());
 }
 
