@@ -26,12 +26,17 @@ def found(pattern, text, default=""):
     return match[1] if match else default
 
 
+def usable_seconds(minutes):
+    """Without the last few, which writing the page takes."""
+    return 60 * minutes - 5
+
+
 class Check:
     """The flags, what the parts found, and the page that they write."""
 
     def __init__(self, flags, gpu):
         self.binaries, self.data, self.python = flags.binaries, pathlib.Path(flags.data), flags.python
-        self.minutes = flags.minutes
+        self.minutes, self.sanitize = flags.minutes, flags.sanitize
         self.gpu_name, self.gpu_driver, self.gpu_capability = gpu.splitlines()[0].split(", ")
         self.page = pathlib.Path(flags.out)
         self.logs = self.page.with_suffix(".logs")
@@ -60,7 +65,7 @@ class Check:
         return "" if self.has_data() else f"no CIFAR-10 in {self.data}; give --data"
 
     def seconds_left(self):
-        return 60 * self.minutes - 5 - (time.monotonic() - self.start)
+        return usable_seconds(self.minutes) - (time.monotonic() - self.start)
 
     def begin(self):
         """The time from here on belongs to the next part."""

@@ -52,10 +52,10 @@ class GpuCheck : public testing::Test {
 
   /// Runs the script; what it says is in output_, and its page in page_.
   int run(const std::string& flags = "") {
-    const std::string command = "PATH='" + folder_.file("path") +
-                                "':$PATH python3 '" STAGECOACH_GPU_CHECK_SCRIPT "' --out '" + folder_.file("page.md") +
-                                "' --binaries '" + folder_.file("") + "' --data '" + folder_.file("data") +
-                                "' --python false " + flags + " >'" + folder_.file("log") + "' 2>&1";
+    const std::string command =
+        "PATH='" + folder_.file("path") + "':$PATH python3 '" STAGECOACH_SCRIPTS "/gpu_check.py' --out '" +
+        folder_.file("page.md") + "' --binaries '" + folder_.file("") + "' --data '" + folder_.file("data") +
+        "' --python false " + flags + " >'" + folder_.file("log") + "' 2>&1";
     const int status = std::system(command.c_str());
     output_ = test::read_bytes(folder_ / "log");
     page_ = test::read_bytes(folder_ / "page.md");
@@ -76,6 +76,37 @@ TEST_F(GpuCheck, SaysInOneLineThatThereIsNoGpu) {
   EXPECT_FALSE(fs::exists(folder_ / "page.md"));
 }
 
+TEST_F(GpuCheck, ShowsItsPlanWithoutAGpu) {
+  EXPECT_EQ(run("--plan --minutes 2"), 0);
+  EXPECT_NE(output_.find("100         1  tests\n"), std::string::npos) << output_;
+  EXPECT_NE(output_.find("compute-sanitizer (left out)\n"), std::string::npos) << output_;
+  EXPECT_FALSE(fs::exists(folder_ / "page.md"));
+}
+
+TEST_F(GpuCheck, LeavesOutWhatDoesNotFit) {
+  give_gpu();
+  give_programs();
+  EXPECT_EQ(run("--minutes 2"), 3) << output_;
+  EXPECT_TRUE(page_has("| test_core | passed: 7 passed")) << page_;
+  EXPECT_TRUE(page_has("| compute-sanitizer | not run: left out, as it would not fit into 2 minutes |")) << page_;
+  EXPECT_TRUE(page_has("| kernel table | passed: 1 rows |")) << page_;  // as the tests took less than was planned
+}
+
+TEST_F(GpuCheck, SanitizesTheTestsThatWereAskedFor) {
+  give_gpu();
+  give_programs();
+  stand_in("path/compute-sanitizer",
+           "echo \"$@\"\nif [[ $* == *test_cuda* ]]; then " + tests(0, 0, 0) + "; else " + tests(3, 3, 0) + "; fi");
+  EXPECT_EQ(run("--sanitize 'Fused*'"), 3) << output_;
+  EXPECT_TRUE(page_has("| compute-sanitizer, memcheck, test_core | passed: ")) << page_;
+  EXPECT_TRUE(page_has("| compute-sanitizer, memcheck, test_cuda | skipped: no test matched Fused* |")) << page_;
+  EXPECT_NE(test::read_bytes(folder_ / "page.logs" / "memcheck-test_core.out").find("--gtest_filter=Fused*\n"),
+            std::string::npos);
+  stand_in("path/compute-sanitizer", tests(0, 0, 0));
+  EXPECT_EQ(run("--sanitize 'Fuesd*'"), 3) << output_;
+  EXPECT_TRUE(page_has("| compute-sanitizer, memcheck, test_core | not run: no test matched Fuesd* |")) << page_;
+}
+
 TEST_F(GpuCheck, ExplainsItselfToWrongFlags) {
   EXPECT_EQ(run("--wrong flag"), 2);
   EXPECT_NE(output_.find("[--binaries DIR]"), std::string::npos) << output_;
@@ -94,7 +125,8 @@ TEST_F(GpuCheck, TellsWhatRan) {
   EXPECT_TRUE(page_has("| 50000 |")) << page_;
   EXPECT_TRUE(page_has("| kernel table | passed: 1 rows |")) << page_;
   EXPECT_TRUE(page_has("| convolution, step by step | passed: 1 rows |")) << page_;
-  EXPECT_TRUE(page_has("| beside PyTorch | not run: false lacks numpy, or torch with CUDA |")) << page_;
+  EXPECT_TRUE(page_has("| beside PyTorch: convnet, batch 64 | not run: false lacks numpy, or torch with CUDA |"))
+      << page_;
   EXPECT_TRUE(page_has("| levels of CPU kernels | passed: chapter 1 with each in turn |")) << page_;
   EXPECT_TRUE(page_has("| low | 50000 | 1.00 | 50000 | 50000 |")) << page_;
 }
@@ -169,7 +201,7 @@ TEST_F(GpuCheck, ItsFiltersFindTests) {
     return test::read_bytes(list);
   };
   const auto of_script = [](const std::string& name) {
-    return "$(sed -n \"s/^" + name + " = \\\"\\([^\\\"]*\\)\\\".*/\\1/p\" " STAGECOACH_GPU_CHECK_SCRIPT ")";
+    return "$(sed -n \"s/^" + name + " = \\\"\\([^\\\"]*\\)\\\".*/\\1/p\" " STAGECOACH_SCRIPTS "/gpu_check_tests.py)";
   };
   if (found("*Twins*").empty()) {
     GTEST_SKIP() << "this build has no kernels for GPUs";
