@@ -130,6 +130,9 @@ package() { tests/package/package_test.sh; }
 # Compiled and linked for all GPUs of a release; no GPU is needed.
 cuda_architectures() { scripts/build.sh cuda --target programs test_core test_cuda -DSTAGECOACH_WERROR=ON; }
 
+# The same by the oldest nvcc that is supported.
+oldest_cuda() { tests/structure/oldest_cuda.sh; }
+
 sanitized_build() { scripts/build.sh emulated -DSTAGECOACH_WERROR=ON; }
 
 # 20,000 for each reader.
