@@ -28,6 +28,8 @@ for argument in "$@"; do
 done
 
 compiler=${CXX:-c++}
+compiler_package=g++
+[[ $compiler != g++-[0-9]* ]] || compiler_package=$compiler  # where g++ is too old, another may be chosen
 
 has_command() { command -v "$1" > /dev/null; }
 
@@ -83,7 +85,7 @@ need() {
 look() {
   missing_packages=()
   missing_names=()
-  need build g++ "a C++20 compiler (g++ 12 or clang 16 or newer, with libstdc++ or libc++ 19 or newer; CXX and CXXFLAGS choose one)" has_compiler
+  need build "$compiler_package" "a C++20 compiler (g++ 12 or clang 16 or newer, with libstdc++ or libc++ 19 or newer; CXX and CXXFLAGS choose one)" has_compiler
   need build cmake "CMake 3.25 or newer" has_cmake
   need build ninja-build "ninja" has_command ninja
   need build libfmt-dev "fmt" has_header fmt/core.h
