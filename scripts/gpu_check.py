@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks and measures Stagecoach on this machine's GPU, in at most eight minutes, and writes a page about it: tests,
 compute-sanitizer, chapter 1 on CIFAR-10 beside the CPU, four ranks beside one, the kernel tables, epochs beside
-PyTorch's, and the levels of CPU kernels. Where the time is short, the least important parts are left out; --plan says
-which.
+PyTorch's, pipelines in graphs, and the levels of CPU kernels. Where the time is short, the least important parts are
+left out; --plan says which.
 
 Exit status: 0 all passed; 1 a part failed; 2 no GPU, or wrong flags, and nothing was written; 3 nothing failed, but a
 part did not run or did not finish; 130 interrupted. The page says which.
@@ -60,6 +60,7 @@ def parts_of_check(flags):
         Part("kernel table", 3, 20, speed.kernels),
         Part("convolution, step by step", 3, 5, speed.convolution_steps),
         *pytorch,
+        Part("pipelines in graphs", 4, 45, speed.pipelines),
         Part("levels of CPU kernels", 8, 10, speed.processor_levels),
     ]
 

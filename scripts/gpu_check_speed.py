@@ -1,5 +1,5 @@
 """The parts of gpu_check.py that measure, each alone on the GPU: chapter 1 beside the CPU, four ranks beside one, the
-kernel tables, epochs beside PyTorch's, and the levels of CPU kernels."""
+kernel tables, epochs beside PyTorch's, pipelines in graphs, and the levels of CPU kernels."""
 
 import functools
 import hashlib
@@ -201,6 +201,23 @@ def beside_pytorch(check, title, seconds, flags):
         check.write(check.output(name).strip())
     else:
         check.write_output(name)
+
+
+def pipelines(check):
+    """Pipelines whose ranks share the GPU, with and without CUDA graphs, beside one device."""
+    part = "pipelines in graphs"
+    if lack := check.lack("ch01_single_device", "ch03_gpipe", "ch05_interleaved"):
+        check.note(part, f"not run: {lack}")
+        return
+    folder = pathlib.Path(check.program("ch03_gpipe")).parent
+    status = check.run("pipelines", 60, sys.executable, "tests/benchmarks/cuda_pipeline_ratio.py", "--data", check.data,
+                       "--programs", folder, "--limit", "40")
+    rows = re.findall(r"^\| [0-9]+ \| ", check.output("pipelines"), re.MULTILINE)
+    check.note_status(part, status, f"{len(rows)} rows")
+    check.write(f"## Pipelines in graphs\n\n`convnet` in 4 micro-batches, on 4 ranks that share the GPU, on "
+                f"{check.data_name}.\n\n{check.output('pipelines').strip()}")
+    if status != 0:
+        check.write_output("pipelines")
 
 
 def processor_levels(check):

@@ -36,7 +36,12 @@ class GpuCheck : public testing::Test {
     stand_in("bin/convolution_steps_benchmark", "echo '| plain | 5.4 | 100 | 1.0 |'");
     stand_in("bin/ch01_single_device",
              "echo 'CPU kernels: high, of low, high; STAGECOACH_LEVEL chooses'\n"
-             "echo 'Epoch: 1, Loss: 2.17, acc: 0.3, time cost: 1.00s, test acc: 0.37, 50000 img/s, idle 0.1%'");
+             "for e in 1 2; do\n"
+             "echo \"Epoch: $e, Loss: 2.17, acc: 0.3, time cost: 1.00s, test acc: 0.37, 50000 img/s, idle 0.1%\"\n"
+             "done");
+    for (const char* name : {"ch03_gpipe", "ch05_interleaved"}) {
+      stand_in(std::string("bin/") + name, "for e in 1 2; do echo \"Epoch: $e, time cost: 1s, 40000 img/s\"; done");
+    }
     fs::create_directories(folder_ / "data");
     for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"}) {
       test::write_bytes(folder_ / "data" / name, "");
@@ -128,12 +133,15 @@ TEST_F(GpuCheck, TellsWhatRan) {
   EXPECT_TRUE(page_has("| beside PyTorch: convnet, batch 64 | not run: false lacks numpy, or torch with CUDA |"))
       << page_;
   EXPECT_TRUE(page_has("| levels of CPU kernels | passed: chapter 1 with each in turn |")) << page_;
+  EXPECT_TRUE(page_has("| pipelines in graphs | passed: 10 rows |")) << page_;
+  EXPECT_TRUE(page_has("| 1024 | gpipe | 40000 | 0.80 |")) << page_;
   EXPECT_TRUE(page_has("| low | 50000 | 1.00 | 50000 | 50000 |")) << page_;
 }
 
 TEST_F(GpuCheck, ComparesNoLevelsWhereThereIsOne) {
   give_gpu();
   give_programs();
+  fs::remove(folder_ / "bin" / "ch03_gpipe");  // this chapter 1 has no epochs to compare its with
   stand_in("bin/ch01_single_device",
            "[[ $STAGECOACH_LEVEL != low ]] || exit 2\n"
            "echo 'CPU kernels: high, of low, high; STAGECOACH_LEVEL chooses'");
@@ -188,7 +196,7 @@ TEST_F(GpuCheck, MeasuresOnGeneratedImagesWhereThereAreNoOthers) {
            "\"$1/data_batch_2.bin\" > \"$1/test_batch.bin\"");
   EXPECT_EQ(run(), 3) << output_;
   EXPECT_TRUE(page_has("| CIFAR-10 | not found: measured on generated images; give --data |")) << page_;
-  EXPECT_TRUE(page_has("| chapter 1, ten epochs of generated images | passed: 1 epochs |")) << page_;
+  EXPECT_TRUE(page_has("| chapter 1, ten epochs of generated images | passed: 2 epochs |")) << page_;
 }
 
 // With a filter that finds nothing the sanitizers would have nothing to say.
