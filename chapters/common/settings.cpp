@@ -112,7 +112,7 @@ bool trains_alike(const std::string& saved, const std::string& now) try {
   if (!before.is_object() || !after.is_object()) {
     return saved == now;
   }
-  const auto items = before.items();
+  auto items = before.items();  // not const, as nlohmann json before 3.11 iterates over no const one
   return std::all_of(items.begin(), items.end(), [&](const auto& setting) {
     return !after.contains(setting.key()) || after.at(setting.key()) == setting.value();
   });
