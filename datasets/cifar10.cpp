@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "core/parse.h"
 #include "core/throw_if.h"
 #include "datasets/files.h"
+#include "datasets/sanity_check.h"
 
 namespace stagecoach {
 namespace {
@@ -215,6 +217,12 @@ TrainTest load_cifar10(const fs::path& folder) {
   throw_if<DataError>(data.train.size() == kOfficialBatches * kOfficialBatch && data.test.size() < kOfficialBatch,
                       "{} has {} images: expected the {} of CIFAR-10; delete it, then {}", test_batch.string(),
                       data.test.size(), kOfficialBatch, kHowToGetData);
+  const std::int64_t per_batch = data.train.size() / std::ssize(batches);
+  data.source.notes = sanity_check(data.train, data.test, folder, [&](std::int64_t i) {
+    return i < data.train.size() ? fmt::format("image {} of {}", i % per_batch,
+                                               batches[static_cast<std::size_t>(i / per_batch)].filename().string())
+                                 : fmt::format("image {} of {}", i - data.train.size(), kTestBatch);
+  });
   return data;
 }
 

@@ -18,7 +18,7 @@ bool is_cifar10(const std::filesystem::path& folder);
 /// Reads `folder`, or the cifar-10-batches-bin in it: all data_batch_N.bin in numeric order, from 1 on (one is enough),
 /// and test_batch.bin. Throws DataError, with the file and the byte, if something is missing, damaged or unreadable: a
 /// number between others, a batch that is shorter than another or equal to it, or with five batches of 10,000 images,
-/// as CIFAR-10 has them, a test batch that has fewer.
+/// as CIFAR-10 has them, a test batch that has fewer. So do test images that are all training images.
 TrainTest load_cifar10(const std::filesystem::path& folder);
 
 /// Writes one batch file: images uint8 [N, 3, 32, 32], labels int32 [N] in 0 … 9, N at least 1, on the CPU. The file is

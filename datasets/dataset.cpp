@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
+
+#include "core/phrases.h"
 
 namespace stagecoach {
 
@@ -14,8 +17,9 @@ Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::stri
 
 std::string describe(const TrainTest& data) {
   const std::int64_t files = data.source.files;
-  return fmt::format("Data: {} training and {} test images of {} classes, {}", data.train.size(), data.test.size(),
-                     data.train.classes.size(), files == 0 ? "generated" : fmt::format("from {} files", files));
+  return fmt::format("Data: {} training and {} of {}, {}", data.train.size(), counted(data.test.size(), "test image"),
+                     counted(std::ssize(data.train.classes), "class"),
+                     files == 0 ? "generated" : "from " + counted(files, "file"));
 }
 
 std::string describe_left_out(const DataSource& source) {

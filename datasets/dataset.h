@@ -26,6 +26,7 @@ struct DataSource {
   std::int64_t files = 0;  ///< that contain its images; 0: they were generated
   /// The number of files that are no part of it, by the reason, such as ".webp (images, but neither PNG nor JPEG)".
   std::map<std::string, std::int64_t> left_out = {};
+  std::vector<std::string> notes = {};  ///< one line each: what is odd about the images, as sanity_check finds it
 };
 
 struct TrainTest {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/phrases.h"
 #include "core/printable.h"
 
 namespace stagecoach {
@@ -33,14 +34,6 @@ Fingerprint::Part part_of(const Dataset& data) {
   return part;
 }
 
-/// Returns the first few texts as a list, and how many others there are.
-std::string list(const Texts& texts) {
-  constexpr std::size_t kShown = 3;
-  const auto shown = texts.begin() + static_cast<std::ptrdiff_t>(std::min(texts.size(), kShown));
-  const std::string more = texts.size() > kShown ? fmt::format(", and {} more", texts.size() - kShown) : "";
-  return fmt::format("{}{}", fmt::join(texts.begin(), shown, ", "), more);
-}
-
 /// Returns the names in `a` that are not in `b`, each followed by `what`.
 Texts only_in(const Texts& a, const Texts& b, const char* what) {
   Texts texts;
@@ -58,7 +51,7 @@ Texts class_differences(const Texts& before, const Texts& now) {
     Texts changes = only_in(before, now, "is missing");
     const Texts added = only_in(now, before, "is new");
     changes.insert(changes.end(), added.begin(), added.end());
-    return {fmt::format("the {} classes are now {} ({})", before.size(), now.size(), list(changes))};
+    return {fmt::format("the {} classes are now {} ({})", before.size(), now.size(), first_few(changes))};
   }
   for (std::size_t i = 0; i < now.size(); ++i) {
     if (before[i] != now[i]) {
@@ -93,13 +86,13 @@ Fingerprint fingerprint_of(const TrainTest& data) {
 
 std::string difference(const Fingerprint& before, const Fingerprint& now) {
   if (const Texts texts = class_differences(before.classes, now.classes); !texts.empty()) {
-    return list(texts);
+    return first_few(texts);
   }
   Texts texts = count_differences(now.classes, before.train, now.train, "training");
   const Texts of_test = count_differences(now.classes, before.test, now.test, "test");
   texts.insert(texts.end(), of_test.begin(), of_test.end());
   if (!texts.empty()) {
-    return list(texts);
+    return first_few(texts);
   }
   if (before == now) {
     return "";

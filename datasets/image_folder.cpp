@@ -7,11 +7,13 @@
 #include <system_error>
 #include <thread>
 
+#include "core/file_identity.h"
 #include "core/memory_limits.h"
 #include "core/parallel_for.h"
 #include "core/throw_if.h"
 #include "datasets/budget.h"
 #include "datasets/files.h"
+#include "datasets/sanity_check.h"
 
 namespace stagecoach {
 namespace {
@@ -224,6 +226,10 @@ TrainTest load_image_folder(const fs::path& folder, const ImageFolderSettings& s
                         "{}/test/<class>/…; add the folder",
                         folder.string(), split, folder.string(), folder.string());
   }
+  const auto identity = identity_of(folder / "test");
+  throw_if<DataError>(identity && identity == identity_of(folder / "train"),
+                      "{} is the same folder as {}: expected other images for the test; replace the link",
+                      (folder / "test").string(), (folder / "train").string());
   DataSource ignored;  // find_images counts the same files
   const std::vector<std::string> classes = class_folders(folder / "train", ignored);
   SplitFiles train = find_images(folder / "train", classes);
@@ -233,8 +239,14 @@ TrainTest load_image_folder(const fs::path& folder, const ImageFolderSettings& s
       fmt::format("the images of {} at {} x {} pixels", folder.string(), settings.image_size, settings.image_size),
       static_cast<std::uint64_t>(train.images.size() + test.images.size()) *
           static_cast<std::uint64_t>(3 * settings.image_size * settings.image_size));
-  return {decode_all(train.images, classes, settings), decode_all(test.images, classes, settings),
-          source_of(train, test, static_cast<std::int64_t>(entries.size()) - 2)};
+  TrainTest data{decode_all(train.images, classes, settings), decode_all(test.images, classes, settings),
+                 source_of(train, test, static_cast<std::int64_t>(entries.size()) - 2)};
+  data.source.notes = sanity_check(data.train, data.test, folder, [&](std::int64_t i) {
+    const auto index = static_cast<std::size_t>(i);
+    const std::size_t trained = train.images.size();
+    return (index < trained ? train.images[index] : test.images[index - trained]).path.string();
+  });
+  return data;
 }
 
 }  // namespace stagecoach

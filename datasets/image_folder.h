@@ -19,8 +19,9 @@ struct ImageFolderSettings {
 /// Decodes all images of `folder` to RGB: png, jpg, jpeg, jpe and jfif files (".JPG" too) in the folders of the classes
 /// and in folders below those. Labels are numbered by the sorted class names in train/; the images of a class are
 /// sorted by their paths. Everything else in train/ and test/ is left out, and counted in `source`. Throws DataError if
-/// a folder is missing, a class has no images or is only in test/, an image is damaged or too large, a link in train/
-/// or test/, or one named like an image, is dangling, or the images do not fit into memory.
+/// a folder is missing, test/ is train/ or has only its images, a class has no images or is only in test/, an image is
+/// damaged or too large, a link in train/ or test/, or one named like an image, is dangling, or the images do not fit
+/// into memory.
 ///
 /// Images are decoded on all cores. Together the cores hold at most `max_pixels` pixels in decoders, and 8 `max_pixels`
 /// bytes (plus 1 MiB) of files: by default about 0.6 GB for images of 8 bits per channel, and 2 GB for the most

@@ -77,6 +77,9 @@ TrainTest open_data(const Settings& settings) {
     if (!left_out.empty()) {
       print_line(printable(left_out));
     }
+    for (const std::string& note : data.source.notes) {
+      print_line("note: " + printable(note));
+    }
   }
   return data;
 }

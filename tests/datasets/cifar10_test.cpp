@@ -28,8 +28,9 @@ void expect_load_error(const fs::path& folder, const std::vector<std::string>& p
 
 TEST(Cifar10, WhatIsWrittenIsRead) {
   const TemporaryFolder folder;
-  const Dataset train = counting_dataset(201);
-  const Dataset test = counting_dataset(7);
+  const Dataset all = counting_dataset(208);
+  const Dataset train{all.images.narrow(0, 201), all.labels.narrow(0, 201), all.classes};
+  const Dataset test{all.images.narrow(201, 7), all.labels.narrow(201, 7), all.classes};
   write_cifar10_batch(folder / "data_batch_1.bin", train.images, train.labels);
   write_cifar10_batch(folder / "test_batch.bin", test.images, test.labels);
   EXPECT_EQ(fs::file_size(folder / "data_batch_1.bin"), 201U * 3073U);

@@ -28,7 +28,7 @@ std::vector<int> first_bytes(const Dataset& dataset) {
 /// The smallest set: one image of one class in both splits.
 void write_smallest(const TemporaryFolder& folder) {
   write_image(folder / "train/cat/a.png", grey(1));
-  write_image(folder / "test/cat/a.png", grey(2));
+  write_image(folder / "test/cat/a.png", grey(200));
 }
 
 void expect_folder_error(const fs::path& folder, const std::vector<std::string>& parts) {
@@ -82,7 +82,7 @@ TEST(ImageFolder, FoldersInAClassBelongToIt) {
   write_image(folder / "train/cat/persian/z.png", grey(2));
   const TrainTest data = load_image_folder(folder.path());
   EXPECT_EQ(first_bytes(data.train), (std::vector<int>{1, 2, 3, 4}));
-  EXPECT_EQ(describe(data), "Data: 4 training and 1 test images of 1 classes, from 5 files");
+  EXPECT_EQ(describe(data), "Data: 4 training and 1 test image of 1 class, from 5 files");
   EXPECT_EQ(describe_left_out(data.source), "");
 }
 

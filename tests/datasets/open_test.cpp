@@ -19,7 +19,7 @@ TEST(Open, FoldersAreRecognised) {
   EXPECT_EQ(open_dataset((folder / "binary").string()).train.size(), 3);
   EXPECT_EQ(open_dataset((folder / "binary/cifar-10-batches-bin/").string()).test.size(), 2);
   write_image(folder / "images/train/cat/a.png", plain_pixels(32, 32, {1}));
-  write_image(folder / "images/test/cat/a.png", plain_pixels(32, 32, {1}));
+  write_image(folder / "images/test/cat/a.png", plain_pixels(32, 32, {2}));
   EXPECT_EQ(open_dataset((folder / "images").string()).train.classes, std::vector<std::string>{"cat"});
   EXPECT_EQ(open_dataset((folder / "images/").string()).test.size(), 1);
 }
