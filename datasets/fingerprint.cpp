@@ -14,9 +14,12 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
+std::uint32_t crc32_after(std::uint32_t before, const void* data, std::size_t bytes) {
+  return static_cast<std::uint32_t>(::crc32_z(before, static_cast<const Bytef*>(data), static_cast<z_size_t>(bytes)));
+}
+
 std::uint32_t crc32_after(std::uint32_t before, const Tensor& tensor) {
-  return static_cast<std::uint32_t>(
-      ::crc32_z(before, static_cast<const Bytef*>(tensor.raw_data()), static_cast<z_size_t>(tensor.bytes())));
+  return crc32_after(before, tensor.raw_data(), tensor.bytes());
 }
 
 Fingerprint::Part part_of(const Dataset& data) {
@@ -28,9 +31,7 @@ Fingerprint::Part part_of(const Dataset& data) {
     ++part.counts.at(static_cast<std::size_t>(label));
   }
   const std::string extents = fmt::format("{} {} {}", data.images.size(1), data.images.size(2), data.images.size(3));
-  const auto start = static_cast<std::uint32_t>(
-      ::crc32_z(0, reinterpret_cast<const Bytef*>(extents.data()), static_cast<z_size_t>(extents.size())));
-  part.digest = crc32_after(crc32_after(start, data.images), data.labels);
+  part.digest = crc32_after(crc32_after(crc32_after(0, extents.data(), extents.size()), data.images), data.labels);
   return part;
 }
 
@@ -82,6 +83,14 @@ Fingerprint fingerprint_of(const TrainTest& data) {
     fingerprint.classes.push_back(printable(name));
   }
   return fingerprint;
+}
+
+std::uint32_t names_digest(const Fingerprint& fingerprint) {
+  std::uint32_t digest = 0;
+  for (const std::string& name : fingerprint.classes) {
+    digest = crc32_after(digest, name.c_str(), name.size() + 1);  // the NUL byte keeps neighbours apart
+  }
+  return digest;
 }
 
 std::string difference(const Fingerprint& before, const Fingerprint& now) {

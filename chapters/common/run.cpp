@@ -86,14 +86,16 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
 }
 
 void Run::require_data_of_rank_zero(const TrainTest& data) {
-  const Fingerprint mine = fingerprint_of(data);
-  const std::vector<double> digests{static_cast<double>(mine.train.digest), static_cast<double>(mine.test.digest)};
-  Tensor expected = Tensor::from(digests, {2}, comm_.device());
+  const Fingerprint mine = folder_.data() ? *folder_.data() : fingerprint_of(data);
+  const std::vector<double> digests{static_cast<double>(names_digest(mine)), static_cast<double>(mine.train.digest),
+                                    static_cast<double>(mine.test.digest)};
+  Tensor expected = Tensor::from(digests, {3}, comm_.device());
   comm_.broadcast(expected, 0);
-  throw_if<DataError>(expected.to_vector<double>() != digests,
-                      "rank {} has other images or labels than rank 0: expected --data to name the same data for all "
-                      "processes; copy them to all machines",
-                      comm_.rank());
+  const auto wanted = expected.to_vector<double>();
+  throw_if<DataError>(wanted != digests,
+                      "rank {} has other {} than rank 0: expected --data to name the same data for all processes; copy "
+                      "them to all machines",
+                      comm_.rank(), wanted[0] != digests[0] ? "classes" : "images or labels");
 }
 
 void Run::with_files(const std::function<void()>& body) {

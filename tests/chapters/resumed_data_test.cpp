@@ -162,6 +162,13 @@ TEST_F(ResumedDataOfProcesses, MustBeTheSameOnAllRanks) {
   const Outcome refused = mpirun(2, "/bin/sh", joined({"ranks.sh"}, flags));
   EXPECT_EQ(code(1), 3);
   EXPECT_NE(refused.err.find("rank 1 has other images or labels than rank 0"), std::string::npos) << refused.err;
+
+  fs::copy(folder() / "data0", folder() / "data1", fs::copy_options::overwrite_existing);
+  const std::string names = bytes("data1/batches.meta.txt");
+  write_bytes(folder() / "data1/batches.meta.txt", "disc" + names.substr(names.find('\n')));
+  const Outcome renamed = mpirun(2, "/bin/sh", joined({"ranks.sh"}, flags));
+  EXPECT_EQ(code(1), 3);
+  EXPECT_NE(renamed.err.find("rank 1 has other classes than rank 0"), std::string::npos) << renamed.err;
 }
 
 TEST(DataCheck, NeverAcceptsAnotherNumberOfClasses) {

@@ -71,5 +71,12 @@ TEST(Fingerprint, DependsOnTheOrderOfTheRecords) {
             same_numbers("training"));
 }
 
+TEST(Fingerprint, NamesHaveADigestOfTheirOwn) {
+  const auto digest = [](const std::vector<std::string>& classes) { return names_digest({.classes = classes}); };
+  EXPECT_EQ(digest({"cat", "dog"}), digest({"cat", "dog"}));
+  EXPECT_NE(digest({"cat", "dog"}), digest({"dog", "cat"}));
+  EXPECT_NE(digest({"cat", "dog"}), digest({"catd", "og"}));
+}
+
 }  // namespace
 }  // namespace stagecoach
