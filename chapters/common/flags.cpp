@@ -3,11 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
@@ -106,6 +109,22 @@ void require_usable(const Settings& s, const WasGiven& was_given) {
                          "--{} is empty; give a file or folder, or leave out the flag", flag);
   }
   throw_if<UsageError>(s.data.smoke && was_given("data"), "--smoke runs on generated images; leave out --data");
+}
+
+/// Throws UsageError if --out is in the folder of the data: a later run would take what is there for data.
+void require_out_beside_data(const Settings& s) {
+  if (s.run.out.empty() || s.data.source == "generated") {
+    return;
+  }
+  std::error_code ignored;
+  const auto data = std::filesystem::weakly_canonical(s.data.source, ignored);
+  const auto out = std::filesystem::weakly_canonical(s.run.out, ignored);
+  const auto differs = std::mismatch(data.begin(), data.end(), out.begin(), out.end());
+  throw_if<UsageError>(
+      !data.empty() && differs.first == data.end(),
+      "--out {}: expected a folder outside --data {}, where a later run would take its files for data; "
+      "give another folder",
+      s.run.out, s.data.source);
 }
 
 /// Returns the settings of the run that --resume names. Throws UsageError for a run without checkpoints; DataError if
@@ -250,6 +269,7 @@ Settings FlagParser::parse(int argc, const char* const* argv) {
     require_same_parts(settings, *older);
   }
   require_consistent(chapter, settings);
+  require_out_beside_data(settings);
   put_bug_into(settings);
   if (settings.run.explain && !is_rank_zero()) {
     settings.run.out.clear();  // rank 0 writes the files

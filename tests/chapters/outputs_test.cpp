@@ -61,6 +61,17 @@ class Outputs : public PipelineTest {
   }
 };
 
+TEST_F(Outputs, AreNotInTheFolderOfTheData) {
+  make_data(20, 10);
+  fs::create_directory_symlink("data", path("link"));
+  for (const char* out : {"data", "data/run", "./data/a/b", "link/run", "data/../link/"}) {
+    expect_one_line(ch01({"--data", "data", "--out", out}), 2, "expected a folder outside --data data, where a later");
+  }
+  EXPECT_FALSE(fs::exists(path("data/run")));
+  EXPECT_EQ(ch01({"--data", "data/", "--model", "mlp", "--epochs", "1", "--out", "data2"}).exit_code, 0);
+  EXPECT_EQ(ch01({"--data", "generated", "--explain", "--out", "generated"}).exit_code, 0);
+}
+
 TEST_F(Outputs, OfCompareReplaceOnlyFiles) {
   fs::create_directory(path("folder"));
   expect_one_line(draw("folder"), 3, "cannot write 'folder': expected a file, got a folder");
