@@ -43,7 +43,8 @@ bool is_tiff(std::span<const std::uint8_t> bytes) {
 int exif_orientation(std::span<const std::uint8_t> tiff) {
   constexpr std::size_t kEntry = 12;  // bytes: tag (2), type (2), count (4), value (4)
   constexpr std::uint32_t kOrientation = 0x0112;
-  constexpr std::uint32_t kShort = 3;
+  constexpr std::uint32_t kShort = 3;  // as the standard has it
+  constexpr std::uint32_t kLong = 4;   // as some programs write it
   if (!is_tiff(tiff)) {
     return kUpright;
   }
@@ -52,8 +53,9 @@ int exif_orientation(std::span<const std::uint8_t> tiff) {
   const std::size_t entries = reader.number(directory, 2);
   for (std::size_t i = 0; i < entries; ++i) {
     const std::size_t entry = directory + 2 + i * kEntry;
-    if (reader.number(entry, 2) == kOrientation && reader.number(entry + 2, 2) == kShort) {
-      const auto value = static_cast<int>(reader.number(entry + 8, 2));
+    const std::uint32_t type = reader.number(entry + 2, 2);
+    if (reader.number(entry, 2) == kOrientation && (type == kShort || type == kLong)) {
+      const auto value = static_cast<int>(reader.number(entry + 8, type == kShort ? 2 : 4));
       return value >= kUpright && value <= kLast ? value : kUpright;
     }
   }

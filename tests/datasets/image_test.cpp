@@ -80,8 +80,8 @@ TEST(Image, AColourOfAPaletteMayBeTransparent) {
   EXPECT_EQ(decode(folder / "palette.png", {1, 2}, {9, 9, 9}), (Bytes{9, 4, 9, 5, 9, 6}));
 }
 
-/// Metadata with the tag Orientation in either order of bytes.
-std::string tiff(int orientation, bool is_big_endian) {
+/// Metadata with the tag Orientation in either order of bytes, as a number of 16 bits (type 3) or 32 bits (type 4).
+std::string tiff(int orientation, bool is_big_endian, int type = 3) {
   std::string bytes = is_big_endian ? "MM" : "II";
   const auto add = [&](std::uint32_t number, int width) {
     for (int i = 0; i < width; ++i) {
@@ -92,10 +92,10 @@ std::string tiff(int orientation, bool is_big_endian) {
   add(8, 4);       // where the directory is
   add(1, 2);       // its entries
   add(0x0112, 2);  // Orientation
-  add(3, 2);       // 16 bits
+  add(static_cast<std::uint32_t>(type), 2);
   add(1, 4);
-  add(static_cast<std::uint32_t>(orientation), 2);
-  add(0, 2);
+  add(static_cast<std::uint32_t>(orientation), type == 3 ? 2 : 4);
+  add(0, type == 3 ? 2 : 0);
   return bytes;
 }
 
@@ -120,19 +120,30 @@ TEST(Image, WhatACameraStoredOnItsSideIsTurned) {
   }
 }
 
+int orientation_in(const std::string& text) {
+  return exif_orientation({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+}
+
+TEST(Image, TheOrientationMayHave32Bits) {
+  for (const bool is_big_endian : {false, true}) {
+    for (int orientation = 1; orientation <= 8; ++orientation) {
+      EXPECT_EQ(orientation_in(tiff(orientation, is_big_endian, 4)), orientation);
+    }
+    EXPECT_EQ(orientation_in(tiff(0x10006, is_big_endian, 4)), 1);
+    EXPECT_EQ(orientation_in(tiff(6, is_big_endian, 2)), 1);
+  }
+}
+
 TEST(Image, MetadataThatIsDamagedIsIgnored) {
   const std::string metadata = tiff(6, false);
-  const auto orientation = [](const std::string& text) {
-    return exif_orientation({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
-  };
-  ASSERT_EQ(orientation(metadata), 6);
+  ASSERT_EQ(orientation_in(metadata), 6);
   for (std::size_t length = 0; length + 4 <= metadata.size(); ++length) {
-    EXPECT_EQ(orientation(metadata.substr(0, length)), 1) << length;
+    EXPECT_EQ(orientation_in(metadata.substr(0, length)), 1) << length;
   }
-  EXPECT_EQ(orientation(tiff(9, false)), 1);
+  EXPECT_EQ(orientation_in(tiff(9, false)), 1);
   std::string beyond = metadata;
   beyond[7] = '\xff';  // the directory is 4 GB further on
-  EXPECT_EQ(orientation(beyond), 1);
+  EXPECT_EQ(orientation_in(beyond), 1);
 }
 
 TEST(Image, AJpegIsTurnedTooAndShrunkAfterwards) {
