@@ -124,7 +124,7 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
     }
     const Line line(words, fmt::format("{}, line {}", where, number));
     if (line.is_epoch()) {
-      add_epoch(run, epoch_in(line));
+      add_epoch(run, epoch_in(line), fmt::format("{}, line {}", where, number));
     }
   }
   std::vector<double*> accuracies;

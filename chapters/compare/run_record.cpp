@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "chapters/common/run_files.h"
@@ -43,7 +44,13 @@ std::optional<std::string> RunRecord::setting(const std::string& name) const {
   return found == settings.end() ? std::nullopt : std::optional(found->second);
 }
 
-void add_epoch(RunRecord& run, EpochRecord epoch) {
+void add_epoch(RunRecord& run, EpochRecord epoch, const std::string& where) {
+  const std::int64_t last = run.epochs.empty() ? epoch.epoch : run.epochs.back().epoch;
+  throw_if<DataError>(
+      last > epoch.epoch && std::none_of(run.epochs.begin(), run.epochs.end(),
+                                         [&](const EpochRecord& old) { return old.epoch == epoch.epoch; }),
+      "{}: expected epochs in rising order, got epoch {} after epoch {}; put the lines in order", where, epoch.epoch,
+      last);
   while (!run.epochs.empty() && run.epochs.back().epoch >= epoch.epoch) {
     run.epochs.pop_back();
   }

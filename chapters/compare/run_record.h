@@ -47,8 +47,8 @@ inline bool is_epoch_number(std::int64_t epoch) { return epoch >= 0 && epoch <= 
 inline bool is_share(double value) { return value >= 0 && value <= 1; }
 
 /// Adds an epoch. A resumed run repeats its last epochs, so earlier records of this epoch and of later ones are
-/// removed.
-void add_epoch(RunRecord& run, EpochRecord epoch);
+/// removed. Throws DataError, which names `where`, if only later ones are there: the lines are not in order.
+void add_epoch(RunRecord& run, EpochRecord epoch, const std::string& where);
 
 /// Reads the run at `path`. Throws DataError if there is none, it is damaged, or it has no finished epoch.
 RunRecord read_run(const std::string& path);

@@ -54,6 +54,7 @@ class Scanner {
 /// An epoch line and where it was found.
 struct EpochLine {
   std::optional<EpochRecord> epoch;  ///< nothing if the line is damaged
+  bool is_followed = false;          ///< whether the line has a second epoch
   bool has_unit = false;             ///< whether `accuracy` is a share for certain
   bool test_has_unit = false;        ///< likewise, of `test_accuracy`
   int number = 0;                    ///< of the line
@@ -158,9 +159,14 @@ std::optional<EpochLine> find_epoch_line(const std::string& line, int number) {
   }
   EpochLine found;
   std::size_t begin = first;  // of a damaged line, if none is sound
-  for (std::size_t at = first; at < last_time && !found.epoch; at = line.find(kBegin, at + 1)) {
-    found = parse_epoch_line(std::string_view(line).substr(at));
-    begin = found.epoch ? at : first;
+  for (std::size_t at = first; at < last_time; at = line.find(kBegin, at + 1)) {
+    EpochLine here = parse_epoch_line(std::string_view(line).substr(at));
+    if (found.epoch && here.epoch) {
+      found.is_followed = true;
+    } else if (here.epoch) {
+      found = std::move(here);
+      begin = at;
+    }
   }
   found.number = number;
   found.prefix = line.substr(0, begin);
@@ -207,6 +213,9 @@ std::vector<EpochLine> lines_of_one_source(std::vector<EpochLine> lines, const s
                         "{}, line {}: the epoch line cannot be read: expected the form 'Epoch: 3, Loss: 1.97, acc: "
                         "0.49, time cost: 1.83s', got '{}'; correct or remove the line",
                         where, line.number, printable(line.text));
+    throw_if<DataError>(line.is_followed,
+                        "{}, line {}: expected one epoch, got several in '{}'; give each its own line", where,
+                        line.number, printable(line.text));
   }
   return lines;
 }
@@ -235,7 +244,7 @@ void read_text_log(const std::string& text, const std::string& where, RunRecord&
   bool repeats = false;
   for (const EpochLine& line : lines) {
     repeats = repeats || (!run.epochs.empty() && run.epochs.back().epoch >= line.epoch->epoch);
-    add_epoch(run, *line.epoch);
+    add_epoch(run, *line.epoch, fmt::format("{}, line {}", where, line.number));
   }
   if (repeats) {
     run.notes.emplace_back(

@@ -54,6 +54,18 @@ TEST_F(CompareTextLog, OfOtherFrameworks) {
   expect_texts(compare({"run.log"}).out, {"note: run.log: it has epochs more than once", "the last ones count"});
 }
 
+TEST_F(CompareTextLog, TwoEpochsOnOneLineAreNotMixed) {
+  for (const char* between : {"", " ", "[rank 1] "}) {
+    write("run.log", kFirst + between + kSecond + ", test acc: 0.38\n");
+    expect_error({"run.log"}, 3, {"run.log, line 1: expected one epoch, got several in 'Epoch: 1", "its own line"});
+  }
+}
+
+TEST_F(CompareTextLog, EpochsThatAreNotInOrderAreRefused) {
+  write("run.log", kSecond + "\n" + kFirst + "\n");
+  expect_error({"run.log"}, 3, {"run.log, line 2: expected epochs in rising order, got epoch 1 after epoch 2"});
+}
+
 TEST_F(CompareTextLog, LinesOfAnotherFormAreNoEpochs) {
   write("run.log", kFirst + "\n[rank 0] " + kSecond + "\n  " + kSecond + "\nEpoch: 2, Loss: 1.5\nEpoch 2, " + kSecond);
   const Outcome outcome = compare({"run.log"});
