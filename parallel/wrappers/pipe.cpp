@@ -1,6 +1,7 @@
 #include "parallel/wrappers/pipe.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
@@ -32,10 +33,21 @@ int stages_per_rank(const PipeSettings& settings) {
   return std::clamp(2, kind->least_chunks, kind->most_chunks);
 }
 
+/// Returns what make_schedule makes. Its errors name the micro-batches as PipeSettings does.
+Schedule make_computations(const PipeSettings& settings) try {
+  return make_schedule(settings.schedule, settings.ranks, settings.chunks, stages_per_rank(settings));
+} catch (const UsageError& error) {
+  constexpr std::string_view kTheirs = "`microbatches`";
+  std::string text = error.what();
+  for (auto at = text.find(kTheirs); at != std::string::npos; at = text.find(kTheirs)) {
+    text.replace(at, kTheirs.size(), "`chunks`");
+  }
+  throw UsageError(text);
+}
+
 /// Returns the schedule of a step, with its messages.
 Schedule make_step(const PipeSettings& settings, int layers) {
-  const Schedule computations =
-      make_schedule(settings.schedule, settings.ranks, settings.chunks, stages_per_rank(settings));
+  const Schedule computations = make_computations(settings);
   static_cast<void>(split_by_layers(layers, computations.stage_count()));  // throws for too many stages
   return lower(computations, {.sends_wait = find_schedule(settings.schedule)->sends_wait});
 }

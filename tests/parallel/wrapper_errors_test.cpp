@@ -32,6 +32,9 @@ TEST(Pipe, RefusesWhatCannotRun) {
                                      [] { Pipe pipe(small_model(), {.optimizer = adam({.learning_rate = -1})}); }));
   EXPECT_TRUE(fails_with<UsageError>({"Pipe: expected a split into 2 stages", "got 1"},
                                      [] { Pipe pipe(small_model(), {.ranks = 2, .split = {2}}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"or `chunks` 2 or 4 with groups"}, [] {
+    Pipe pipe(small_model(), {.chunks = 3, .schedule = "interleaved", .ranks = 2, .stages_per_rank = 2});
+  }));
   const auto full = small_model();
   full->materialize(1);
   EXPECT_TRUE(fails_with<Error>({"already has memory"}, [&] {
