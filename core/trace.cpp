@@ -9,6 +9,7 @@
 
 #include "core/allocator.h"
 #include "core/asynchronous.h"
+#include "core/error.h"
 #include "core/stream.h"
 
 namespace stagecoach {
@@ -63,6 +64,9 @@ int Trace::track_beside(int track, const void* worker) {
   std::vector<const void*>& workers = workers_[track];
   auto found = std::find(workers.begin(), workers.end(), worker);
   if (found == workers.end()) {
+    constexpr int kMostWorkers = kStreams / kBeside - 2;
+    STAGECOACH_CHECK(std::ssize(workers) < kMostWorkers, "trace: expected at most {} threads beside a rank, got more",
+                     kMostWorkers);
     found = workers.insert(found, worker);
   }
   return track + kBeside * static_cast<int>(found - workers.begin() + 1);
@@ -154,7 +158,8 @@ Span::~Span() {
   innermost = outer_;
   if (trace_ == attached.trace) {
     trace_->wait();
-    trace_->add(Trace::Event{name_, category_, attached.track, start_, trace_->now(), std::move(label_)});
+    trace_->add(Trace::Event{name_, category_, attached.track, start_, trace_->now(), std::move(label_),
+                             bytes_ == 0 ? "" : fmt::format(R"("bytes":{})", bytes_)});
     if (outer_ == nullptr) {
       trace_->sample_memory();
     }

@@ -27,8 +27,8 @@ class Trace {
   /// A file can show both a run and its prediction, each as a group of tracks.
   enum class Process { measured, predicted };
 
-  static constexpr int kBeside = 1000;     ///< greater than any rank
-  static constexpr int kStreams = 10'000;  ///< greater than any track beside a rank
+  static constexpr int kBeside = 1000;      ///< greater than any rank
+  static constexpr int kStreams = 500'000;  ///< greater than any track beside a rank
   struct Event {
     const char* name;      ///< a string literal: an operation, "forward", …
     const char* category;  ///< a string literal
@@ -63,6 +63,7 @@ class Trace {
   /// rank.
   void count_memory(std::string name, Device device) { counters_.push_back({std::move(name), device}); }
   /// Returns the track of a thread that works beside the rank of `track`; `worker` is the address of what it owns.
+  /// Throws Error for more than 498 such threads of a rank.
   int track_beside(int track, const void* worker);
   /// Returns the trace attached to the calling thread, or null, its track there, and the label of the thread's
   /// innermost labelled span.
@@ -136,6 +137,8 @@ class Span {
     }
   }
   ~Span();
+  /// Shows the size of what the span is about.
+  void set_bytes(std::size_t bytes) { bytes_ = bytes; }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 
@@ -150,6 +153,7 @@ class Span {
   const Span* outer_ = nullptr;  // the innermost span of this trace when the scope began
   double start_ = 0;
   std::string label_;
+  std::size_t bytes_ = 0;  // 0: not shown
 };
 
 }  // namespace stagecoach

@@ -59,7 +59,7 @@ std::string track_name(int track, bool has_streams) {
 /// of devices and of links.
 std::vector<std::string> track_lines(int process, int track, bool has_streams) {
   const auto [beside, rank] = std::div(track, Trace::kBeside);
-  const Track index = track < Trace::kStreams ? 10 * rank + beside : track;
+  const Track index = track < Trace::kStreams ? 10 * rank + std::min(beside, 9) : track;
   return {name_line("thread_name", process, id_of(track), track_name(track, has_streams)),
           order_line("thread_sort_index", process, id_of(track), index)};
 }

@@ -146,6 +146,8 @@ class Communicator {
   /// If this rank fails from now on, a record of its last communication is written to `folder`
   /// (FlightRecorder::leave_in).
   virtual void leave_record_in(const std::filesystem::path& folder) = 0;
+  /// Leaves what this communicator does from now on out of that record.
+  virtual void stop_recording() {}
   /// Restarts the deadline of the current wait of this communicator, because the rank that it waits for is busy but
   /// alive. Any thread may call it.
   virtual void renew_waits() = 0;

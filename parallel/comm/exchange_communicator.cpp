@@ -78,8 +78,7 @@ void ExchangeCommunicator::sum_into(const Tensor& mine, const ExchangeBuffers& b
 
 void ExchangeCommunicator::all_reduce(Tensor& tensor) {
   const TimedScope scope(*this, "all_reduce", tensor, ring_all_reduce_seconds(slowest_link(), size(), bytes_of(tensor)),
-                         Route::ring);
-  count_ring(2 * (size() - 1), bytes_of(tensor) / size());
+                         Route::ring_all_reduce);
   const bool native = group().reduce == ReduceKind::native && tensor.numel() > 0;
   if (size() > 1 && !(native && sum_natively(tensor))) {
     const std::size_t others = static_cast<std::size_t>(size()) - 1;
@@ -129,7 +128,6 @@ void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
   if (rank() != root) {
     ExchangeBuffers buffers = nothing();
     with(buffers, root).out = tensor;
-    count_message(root, bytes_of(tensor));
     return exchange("reduce", tensor, buffers);
   }
   ExchangeBuffers buffers = for_each_peer([&](int) { return PeerBuffers{{}, room_for(tensor)}; });
@@ -142,7 +140,6 @@ void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
   const TimedScope scope(*this, "broadcast", tensor, tree_broadcast_seconds(slowest_link(), size(), bytes_of(tensor)),
                          Route::from_root, root);
-  count_broadcast(root, bytes_of(tensor));
   const int relative_rank = (rank() - root + size()) % size();  // 0 for the root
   for (int have = 1; have < size(); have *= 2) {
     ExchangeBuffers buffers = nothing();
@@ -159,8 +156,7 @@ std::vector<Tensor> ExchangeCommunicator::all_gather(const Tensor& tensor) { ret
 
 std::vector<Tensor> ExchangeCommunicator::gather(const char* operation, const Tensor& tensor) {
   const TimedScope scope(*this, operation, tensor, ring_all_gather_seconds(slowest_link(), size(), bytes_of(tensor)),
-                         Route::ring);
-  count_ring(size() - 1, bytes_of(tensor));
+                         Route::ring_all_gather);
   ExchangeBuffers buffers = nothing();
   std::vector<Tensor> gathered;
   for (int r = 0; r < size(); ++r) {
@@ -174,8 +170,8 @@ std::vector<Tensor> ExchangeCommunicator::gather(const char* operation, const Te
 Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
   const TimedScope scope(*this, "reduce_scatter", tensor,
-                         ring_reduce_scatter_seconds(slowest_link(), size(), bytes_of(tensor)), Route::ring);
-  count_ring(size() - 1, bytes_of(tensor) / size());
+                         ring_reduce_scatter_seconds(slowest_link(), size(), bytes_of(tensor)),
+                         Route::ring_reduce_scatter);
   const std::int64_t length = tensor.numel() / size();
   const auto part_of = [&](int r) { return row(tensor, r * length, (r + 1) * length); };
   const Tensor mine = part_of(rank()).clone();

@@ -11,18 +11,6 @@ std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}"
 
 std::string type_of(const Tensor& tensor) { return type_of(tensor.shape(), tensor.dtype()); }
 
-void GroupCommunicator::count_ring(int messages, double bytes) const {
-  if (size() > 1) {
-    count_message((rank() + 1) % size(), messages * bytes);
-  }
-}
-
-void GroupCommunicator::count_broadcast(int root, double bytes) const {
-  for (const int to : links(Route::from_root, root).to) {
-    count_message(to, bytes);
-  }
-}
-
 std::string GroupCommunicator::error_context(const char* operation, const std::string& details) const {
   const std::string activity = current_activity();
   return fmt::format("rank {}: {}{}{}{}", member(rank()), operation, details, activity.empty() ? "" : ", in the ",
@@ -100,11 +88,24 @@ void GroupCommunicator::trace_use(int from, int tag, double arrival) const {
   }
 }
 
+double GroupCommunicator::bytes_per_link(Route route, double bytes) const {
+  switch (route) {
+    case Route::ring_all_reduce:
+      return 2 * (size() - 1) * (bytes / size());
+    case Route::ring_reduce_scatter:
+      return (size() - 1) * (bytes / size());
+    case Route::ring_all_gather:
+      return (size() - 1) * bytes;
+    default:
+      return bytes;
+  }
+}
+
 GroupCommunicator::Links GroupCommunicator::links(Route route, int root) const {
   const int above = (rank() - root + size()) % size();  // this rank's number, counted from the root
   const auto counted_from_root = [&](int number) { return (root + number) % size(); };
   Links links;
-  if (route == Route::ring && size() > 1) {
+  if (is_ring(route) && size() > 1) {
     links = {.to = {(rank() + 1) % size()}, .from = {(rank() + size() - 1) % size()}};
   } else if (route == Route::to_root && above > 0) {
     links.to = {root};
@@ -125,19 +126,27 @@ GroupCommunicator::Links GroupCommunicator::links(Route route, int root) const {
 }
 
 GroupCommunicator::CollectiveScope::CollectiveScope(GroupCommunicator& comm, const FlightRecorder::Event& event,
-                                                    Route route, int root)
+                                                    std::size_t bytes, Route route, int root)
     : comm_(comm),
-      links_(is_in_span() ? comm.links(route, root) : Links{}),
+      links_(comm.links(route, root)),
+      is_shown_(is_in_span()),
       recorded_(*comm.group_.recorder, event),
       span_(event.operation, "wait") {
+  span_.set_bytes(bytes);
+  const double sent = comm.bytes_per_link(route, static_cast<double>(bytes));
   for (const int to : links_.to) {
-    comm.trace_send(to, kTag, 0);
+    comm.count_message(to, sent);
+    if (is_shown_) {
+      comm.trace_send(to, kTag, static_cast<std::size_t>(sent));
+    }
   }
 }
 
 GroupCommunicator::CollectiveScope::~CollectiveScope() {
   for (const int from : links_.from) {
-    comm_.trace_use(from, kTag, comm_.clock().now());
+    if (is_shown_) {
+      comm_.trace_use(from, kTag, comm_.clock().now());
+    }
   }
 }
 

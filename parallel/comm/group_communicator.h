@@ -46,6 +46,7 @@ class GroupCommunicator : public Communicator {
   std::map<int, double> bytes_sent() const override { return group_.sent->by_receiver(); }
   void set_spinning(bool spinning) override { wait_policy_.may_spin = spinning; }
   void leave_record_in(const std::filesystem::path& folder) override { group_.recorder->leave_in(folder); }
+  void stop_recording() override { group_.recorder = std::make_shared<FlightRecorder>(); }
   void renew_waits() override { wait_policy_.renewed = std::chrono::steady_clock::now(); }
   void abort() override { aborted_.request_stop(); }
 
@@ -60,10 +61,6 @@ class GroupCommunicator : public Communicator {
   // Counting for bytes_sent().
   /// Counts a message to rank `to` of the group.
   void count_message(int to, double bytes) const { group_.sent->add(member(to), bytes); }
-  /// Counts a ring in which this rank sends `messages` messages of `bytes` each to the next rank.
-  void count_ring(int messages, double bytes) const;
-  /// Counts this rank's part in a broadcast by a tree.
-  void count_broadcast(int root, double bytes) const;
 
   /// Throws Error unless `peer` is another rank of the group and `tag` is valid.
   void require_peer(const char* operation, int peer, int tag) const;
@@ -100,7 +97,9 @@ class GroupCommunicator : public Communicator {
   /// The links that the data of a collective takes, as its cost is modelled (link.h).
   enum class Route {
     none,
-    ring,       ///< from each rank to the next one
+    ring_all_reduce,  ///< a ring is from each rank to the next one
+    ring_reduce_scatter,
+    ring_all_gather,
     to_root,    ///< from each other rank to the root
     from_root,  ///< down a tree from the root
   };
@@ -129,6 +128,9 @@ class GroupCommunicator : public Communicator {
     std::vector<int> from;
   };
   Links links(Route route, int root) const;
+  static bool is_ring(Route route) { return route >= Route::ring_all_reduce && route <= Route::ring_all_gather; }
+  /// Returns what a collective of a tensor of `bytes` sends on each of its links.
+  double bytes_per_link(Route route, double bytes) const;
   /// Returns the channel in the trace of the messages with this tag from one rank of the group to another.
   std::string channel(int from, int to, int tag) const;
 
@@ -139,13 +141,15 @@ class GroupCommunicator : public Communicator {
   int duplicates_ = 0;
 };
 
-/// Marks the rank as being in a collective until the end of the scope, for the flight record and the trace. Only a
-/// collective within another span, as part of a step, is on the tracks of the links.
+/// Marks the rank as being in a collective until the end of the scope, for the flight record and the trace, and counts
+/// what it sends. Only a collective within another span, as part of a step, is on the tracks of the links.
 class GroupCommunicator::CollectiveScope {
  public:
-  CollectiveScope(GroupCommunicator& comm, const FlightRecorder::Event& event, Route route, int root = 0);
+  /// For a collective without a tensor.
+  CollectiveScope(GroupCommunicator& comm, const char* operation)
+      : CollectiveScope(comm, {.operation = operation, .group = comm.group().name}, 0, Route::none, 0) {}
   CollectiveScope(GroupCommunicator& comm, const char* operation, const Tensor& tensor, Route route, int root = 0)
-      : CollectiveScope(comm, comm.event(operation, tensor), route, root) {}
+      : CollectiveScope(comm, comm.event(operation, tensor), tensor.bytes(), route, root) {}
   ~CollectiveScope();
   CollectiveScope(const CollectiveScope&) = delete;
   CollectiveScope& operator=(const CollectiveScope&) = delete;
@@ -153,10 +157,14 @@ class GroupCommunicator::CollectiveScope {
  private:
   static constexpr int kTag = -1;  // in the trace
 
+  CollectiveScope(GroupCommunicator& comm, const FlightRecorder::Event& event, std::size_t bytes, Route route,
+                  int root);
+
   GroupCommunicator& comm_;
-  const Links links_;  // before span_
+  const Links links_;
+  const bool is_shown_;  // before span_
   const Recorded recorded_;
-  const Span span_;
+  Span span_;
 };
 
 /// Returns text such as "float32[2, 3]".

@@ -40,6 +40,7 @@ class PassingCommunicator : public Communicator {
   std::unique_ptr<Communicator> duplicate() override { return comm_.duplicate(); }
   void set_spinning(bool spinning) override { comm_.set_spinning(spinning); }
   void leave_record_in(const std::filesystem::path& folder) override { comm_.leave_record_in(folder); }
+  void stop_recording() override { comm_.stop_recording(); }
   void renew_waits() override { comm_.renew_waits(); }
   void abort() override { comm_.abort(); }
 

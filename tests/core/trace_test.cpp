@@ -275,6 +275,16 @@ TEST_F(TraceTest, ThreadsBesideARankHaveTracksOfTheirOwn) {
   EXPECT_NE(trace_.events_json().find("beside rank 3 (2)"), std::string::npos);
 }
 
+TEST_F(TraceTest, ManyThreadsBesideARankTakeNoTrackOfADevice) {
+  std::vector<char> workers(499);
+  for (std::size_t i = 0; i + 1 < workers.size(); ++i) {
+    const int track = trace_.track_beside(127, &workers[i]);
+    ASSERT_LT(track, Trace::kStreams) << i;
+    ASSERT_EQ(track % Trace::kBeside, 127) << i;
+  }
+  EXPECT_THROW(trace_.track_beside(127, &workers.back()), Error);
+}
+
 TEST_F(TraceTest, MemoryIsCountedAtTheBordersOfOutermostSpans) {
   trace_.count_memory("memory of rank 2", Device{});
   trace_.attach(2);

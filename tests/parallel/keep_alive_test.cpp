@@ -13,6 +13,7 @@
 #include "tests/parallel/every_transport.h"
 #include "tests/parallel/nccl_world.h"
 #include "tests/parallel/worlds.h"
+#include "tests/support/files.h"
 
 namespace stagecoach {
 namespace {
@@ -96,6 +97,22 @@ TEST_P(KeepAlives, DoNotHideARankThatNeverTakesPart) {
       }
     });
   }));
+}
+
+TEST_P(KeepAlives, FillNoRecord) {
+  const test::TemporaryFolder folder;
+  EXPECT_TRUE(fails_with<DataError>({"the disk is full"}, [&] {
+    GetParam()({.ranks = 2, .timeout = kTimeout}, [&](Rank& rank) {
+      rank.comm.leave_record_in(folder.path());
+      KeepAlive keep_alive(rank.comm, kTimeout);
+      keep_alive.during([] { std::this_thread::sleep_for(kBusy); });
+      throw_if<DataError>(rank.index == 0, "the disk is full");
+      rank.comm.barrier();
+    });
+  }));
+  const std::string record = test::read_bytes(folder.path() / "flight_0.jsonl");
+  EXPECT_NE(record.find("\"barrier\""), std::string::npos) << record;
+  EXPECT_EQ(record.find("send_number"), std::string::npos) << record;
 }
 
 TEST_P(KeepAlives, TellAtOnceOfWorkThatFails) {

@@ -123,6 +123,36 @@ TEST(MessageTrace, ShowsTheLinksThatCollectivesTake) {
   EXPECT_TRUE(links_of([](Rank& rank, Tensor&) { rank.comm.barrier(); }).empty());
 }
 
+TEST(MessageTrace, ShowsTheBytesOfCollectives) {
+  constexpr int kRanks = 4;
+  Trace trace;
+  launch({.ranks = kRanks}, [&](Rank& rank) {
+    trace.attach(rank.index);
+    {
+      Tensor tensor = Tensor::zeros({24}, DType::float32, rank.device);
+      const Span span("step", "action");
+      rank.comm.all_reduce(tensor);
+      rank.comm.broadcast(tensor, 0);
+      rank.comm.all_gather(tensor);
+      rank.comm.reduce_scatter(tensor);
+    }
+    Trace::detach();
+  });
+  using BytesByName = std::map<std::string, std::set<int>>;
+  BytesByName spans;
+  BytesByName links;
+  const Json json = Json::parse(trace.to_json());
+  for (const Json& event : json["traceEvents"]) {
+    if (event.contains("args") && event["args"].contains("bytes")) {
+      (event["cat"] == "link" ? links : spans)[event["name"]].insert(event["args"]["bytes"].get<int>());
+    }
+  }
+  EXPECT_EQ(spans,
+            (BytesByName{{"all_gather", {96}}, {"all_reduce", {96}}, {"broadcast", {96}}, {"reduce_scatter", {96}}}));
+  EXPECT_EQ(links,
+            (BytesByName{{"all_gather", {288}}, {"all_reduce", {144}}, {"broadcast", {96}}, {"reduce_scatter", {72}}}));
+}
+
 // Its jobs are on a track of their own, beside the rank's.
 TEST(MessageTrace, ShowsWhatTheSecondThreadSends) {
   const Traced traced = trace_of(2, [](Rank& rank) {

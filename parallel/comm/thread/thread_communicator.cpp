@@ -161,8 +161,7 @@ Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64
 }
 
 void ThreadCommunicator::all_reduce(Tensor& tensor) {
-  const CollectiveScope scope(*this, "all_reduce", tensor, Route::ring);
-  count_ring(2 * (size() - 1), bytes_of(tensor) / size());
+  const CollectiveScope scope(*this, "all_reduce", tensor, Route::ring_all_reduce);
   // Each rank sums its part of the elements over all ranks; then all ranks gather the parts. So each element is read
   // `size` times in all, instead of `size` times by every rank.
   const std::vector<Tensor> tensors =
@@ -183,9 +182,6 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
 void ThreadCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
   const CollectiveScope scope(*this, "reduce", tensor, Route::to_root, root);
-  if (rank() != root) {
-    count_message(root, bytes_of(tensor));
-  }
   const auto tensors = rendezvous_with("reduce", tensor, root_reduce_seconds(slowest_link(), size(), bytes_of(tensor)));
   if (rank() == root) {
     tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
@@ -197,7 +193,6 @@ void ThreadCommunicator::reduce(Tensor& tensor, int root) {
 void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
   const CollectiveScope scope(*this, "broadcast", tensor, Route::from_root, root);
-  count_broadcast(root, bytes_of(tensor));
   const auto tensors =
       rendezvous_with("broadcast", tensor, tree_broadcast_seconds(slowest_link(), size(), bytes_of(tensor)));
   if (rank() != root) {
@@ -208,8 +203,7 @@ void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
 }
 
 std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
-  const CollectiveScope scope(*this, "all_gather", tensor, Route::ring);
-  count_ring(size() - 1, bytes_of(tensor));
+  const CollectiveScope scope(*this, "all_gather", tensor, Route::ring_all_gather);
   std::vector<Tensor> gathered;
   const double seconds = ring_all_gather_seconds(slowest_link(), size(), bytes_of(tensor));
   for (const Tensor& theirs : rendezvous_with("all_gather", tensor, seconds)) {
@@ -222,8 +216,7 @@ std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
 
 Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
-  const CollectiveScope scope(*this, "reduce_scatter", tensor, Route::ring);
-  count_ring(size() - 1, bytes_of(tensor) / size());
+  const CollectiveScope scope(*this, "reduce_scatter", tensor, Route::ring_reduce_scatter);
   const auto tensors =
       rendezvous_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(slowest_link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
@@ -234,13 +227,13 @@ Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
 }
 
 void ThreadCommunicator::barrier() {
-  const CollectiveScope scope(*this, {.operation = "barrier", .group = group().name}, Route::none);
+  const CollectiveScope scope(*this, "barrier");
   synchronize({device(), Stream::kCompute});
   rendezvous("barrier", 0, tree_broadcast_seconds(slowest_link(), size(), 0));
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
-  const CollectiveScope scope(*this, {.operation = "split", .group = group().name}, Route::none);
+  const CollectiveScope scope(*this, "split");
   Group part = chosen_from(rendezvous("split", Choice{colour, key, rank()}));
   return std::make_unique<ThreadCommunicator>(world_, std::move(part), wait_policy().mode, wait_policy().may_spin);
 }
