@@ -61,14 +61,13 @@ void print_profile(const StreamPlan& plan) {
 }
 
 void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
-  const std::int64_t images = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
-  const auto activations = kept_bytes(plan, images);
+  const auto activations = kept_bytes(plan, plan.microbatch);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto rebuilt = rebuilt_bytes(plan);
   const auto peaks = peak_bytes(plan.schedule, ledger, weights, activations);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto received =
-      peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, images));
+      peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, plan.microbatch));
   fmt::print(
       "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
       "optimizer's state,\nreceived tensors, and workspace, not counting the program and the images of --data\n");
@@ -84,12 +83,13 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
   }
 }
 
-void write_files(const Settings& settings, const Schedule& shown, const Ledger& ledger, const Simulation& simulation) {
+void write_files(const Settings& settings, const StreamPlan& plan, const Schedule& shown, const Ledger& ledger,
+                 const Simulation& simulation) {
   if (settings.run.out.empty()) {
     return;
   }
   const std::filesystem::path folder = make_folder(settings.run.out);
-  write_prediction(folder, shown, simulation);
+  write_prediction(folder, shown, simulation, message_bytes(plan, plan.microbatch));
   write_text(folder / run_files::kLedger, to_csv(shown, ledger));
   write_text(folder / run_files::kScheduleFigure,
              draw_versions_svg(shown, simulation, ledger,
@@ -158,10 +158,7 @@ void introduce(const Settings& settings, const StreamPlan& plan) {
 
 void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const bool measured = settings.run.profile;
-  Costs costs = balanced_costs(plan);
-  if (measured) {
-    costs = costs_of(plan, micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0]);
-  }
+  const Costs costs = measured ? costs_of(plan, plan.microbatch) : balanced_costs(plan);
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);
   const Simulation beginning = simulate(shown, costs);
@@ -186,7 +183,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  versions        {} at most, rank by rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
   fmt::print("  delays          {} updates at most, stage by stage\n",
              fmt::join(largest_delays(plan.schedule, of_epoch), ", "));
-  print_messages(plan, micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0]);
+  print_messages(plan, plan.microbatch);
   if (measured) {
     print_memory(settings, plan, of_epoch);
   }
@@ -196,7 +193,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   if (settings.run.ledger) {
     print_ledger(plan);
   }
-  write_files(settings, shown, ledger, beginning);
+  write_files(settings, plan, shown, ledger, beginning);
 }
 
 }  // namespace stagecoach

@@ -65,10 +65,21 @@ bool prefetches(const WorldSettings& world) {
          system::usable_cores().size() > computing;
 }
 
+/// Returns read_data's data. If several processes cannot read them, rank 0 says why, and the others only who they are.
+TrainTest read_data_on_each_rank(const Settings& settings) try {
+  return read_data(settings);
+} catch (const DataError&) {
+  if (is_rank_zero()) {
+    throw;
+  }
+  throw DataError(fmt::format("rank {}: cannot use --data {}; rank 0 says why, unless it reads another folder",
+                              launch_environment()->rank, settings.data.source));
+}
+
 }  // namespace
 
 TrainTest open_data(const Settings& settings) {
-  TrainTest data = read_data(settings);
+  TrainTest data = read_data_on_each_rank(settings);
   if (is_rank_zero()) {
     if (!settings.run.explain) {
       print_line(describe(data));

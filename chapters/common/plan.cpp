@@ -120,6 +120,7 @@ World open_world(const WorldSettings& settings) {
 void set_model(Plan& plan, PlannedModel planned) {
   plan.model_name = std::move(planned.name);
   plan.model = std::move(planned.model);
+  plan.microbatch = planned.microbatch;
   plan.profile = std::move(planned.profile);
   plan.profile_json = std::move(planned.profile_json);
   plan.notes.insert(plan.notes.end(), planned.notes.begin(), planned.notes.end());
@@ -217,6 +218,7 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
     costs.message.push_back(link.seconds(bytes));
     costs.transfer.push_back(link.transfer_seconds(bytes));
     costs.is_short.push_back(bytes <= kEagerBytes);
+    costs.bytes.push_back(bytes);
   }
   add_collectives(plan, costs);
   return costs;

@@ -37,6 +37,7 @@ struct Plan {
   LayerRanks layers;                  ///< which rank holds which layer
   std::string model_name;             ///< of the model that is planned
   std::shared_ptr<Sequential> model;  ///< all layers, without memory for their parameters
+  std::int64_t microbatch = 0;        ///< images of the largest micro-batch, which data of few images make smaller
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured or read; without recomputation
   std::string profile_json;           ///< the text of profile.json, if a training is to write it
   Stage::Recompute recompute = Stage::Recompute::no;

@@ -58,6 +58,13 @@ void use_file(const Settings& settings, const Dataset& data, PlannedModel& plann
   const ModelProfile profile = read_profile(settings, data);
   planned.profile = profile.layers;
   planned.profile_json = to_json(profile);
+  planned.microbatch = profile.microbatch;
+  if (profile.layers.front().backward_input > 0) {
+    planned.notes.push_back(
+        fmt::format("{}: layer 0 has {} backward_input_seconds, which count, though the images that "
+                    "it gets need no gradient",
+                    settings.pipeline.profile_file, profile.layers.front().backward_input));
+  }
   const std::string other = difference(profile, settings, *planned.model);
   if (other.empty()) {
     return;
@@ -76,13 +83,14 @@ void use_file(const Settings& settings, const Dataset& data, PlannedModel& plann
 
 PlannedModel planned_model(const Settings& settings, const World& world, const Dataset& data,
                            const std::shared_ptr<const LayerFactory>& layers) {
-  PlannedModel planned{.name = settings.training.model, .model = make_model_of(settings.training, data, layers)};
+  PlannedModel planned{.name = settings.training.model,
+                       .model = make_model_of(settings.training, data, layers),
+                       .microbatch = largest_micro_batch(settings.training, data)};
   if (!settings.pipeline.profile_file.empty()) {
     use_file(settings, data, planned);
   } else if (needs_profile(settings)) {
-    const std::int64_t count = largest_micro_batch(settings.training, data);
-    planned.profile = measure_layers(settings.training, world, count, *planned.model);
-    planned.profile_json = to_json(profile_of(settings, *planned.model, count, planned.profile));
+    planned.profile = measure_layers(settings.training, world, planned.microbatch, *planned.model);
+    planned.profile_json = to_json(profile_of(settings, *planned.model, planned.microbatch, planned.profile));
   }
   if (!settings.run.profile) {
     planned.profile_json.clear();

@@ -18,6 +18,7 @@ namespace stagecoach {
 struct PlannedModel {
   std::string name;                        ///< as --model has it
   std::shared_ptr<Sequential> model;       ///< without memory for its parameters
+  std::int64_t microbatch = 0;             ///< images of the largest micro-batch, for which the profile is
   std::vector<LayerProfile> profile = {};  ///< of each layer; empty if nothing needs it
   std::string profile_json = "";           ///< the text of profile.json, if it is to be written
   std::vector<std::string> notes = {};     ///< remarks to print: sentences without a full stop

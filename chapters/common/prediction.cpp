@@ -172,7 +172,7 @@ void print_messages(const Plan& plan, std::int64_t microbatch) {
 }
 
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation,
-                      TableFormat format) {
+                      const std::vector<double>& message_bytes, TableFormat format) {
   const nlohmann::ordered_json prediction{{"step_seconds", simulation.seconds},
                                           {"idle", simulation.idle},
                                           {"idle_in_span", simulation.idle_in_span},
@@ -181,7 +181,7 @@ void write_prediction(const std::filesystem::path& folder, const Schedule& sched
   write_text(folder / run_files::kLoweredSchedule,
              format == TableFormat::pytorch ? to_pytorch_text(schedule) : to_text(schedule));
   write_text(folder / run_files::kPrediction, prediction.dump() + "\n");
-  write_text(folder / run_files::kScheduleTrace, predicted_trace(schedule, simulation));
+  write_text(folder / run_files::kScheduleTrace, predicted_trace(schedule, simulation, message_bytes));
 }
 
 std::string measured_times(const Settings& settings) {
@@ -238,8 +238,8 @@ void explain(const Settings& settings, const Plan& plan) {
                   fmt::format("'{}' with the bug '{}'", settings.pipeline.schedule, name_of(plan.inject)));
   }
   const bool measured = settings.run.profile;
-  const std::int64_t largest = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
-  const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan);
+  Costs costs = measured ? costs_of(plan, plan.microbatch) : unit_costs(plan);
+  costs.bytes = message_bytes(plan, plan.microbatch);
   const Simulation simulation = simulate(plan.schedule, costs);
 
   fmt::print("One step of {}: {} images in {} micro-batch(es), {} stage(s) on {} rank(s)\n", plan.model_name,
@@ -267,15 +267,15 @@ void explain(const Settings& settings, const Plan& plan) {
   for (const std::string& note : plan.notes) {
     fmt::print("  note: {}\n", printable(note));
   }
-  print_messages(plan, largest);
+  print_messages(plan, plan.microbatch);
   if (measured) {
-    const auto ranks = predict_memory(settings.training, plan, largest);
-    print_memory(plan, largest, ranks);
+    const auto ranks = predict_memory(settings.training, plan, plan.microbatch);
+    print_memory(plan, plan.microbatch, ranks);
     print_predicted_memory(ranks);
   }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
-    write_prediction(folder, plan.schedule, simulation, settings.run.table_format);
+    write_prediction(folder, plan.schedule, simulation, costs.bytes, settings.run.table_format);
     write_text(folder / run_files::kScheduleFigure,
                draw_svg(plan.schedule, simulation, settings.pipeline.schedule, measured ? "s" : "units"));
     fmt::print(

@@ -37,10 +37,10 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t 
 /// Returns the timeline of the steps that `costs` predict, for the trace; nothing if costs cannot be measured.
 std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs);
 
-/// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json. Only a
-/// schedule of one step can be written in PyTorch's format.
+/// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json (with the sizes `message_bytes`)
+/// and prediction.json. Only a schedule of one step can be written in PyTorch's format.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation,
-                      TableFormat format = TableFormat::stagecoach);
+                      const std::vector<double>& message_bytes, TableFormat format = TableFormat::stagecoach);
 
 // The parts of a prediction of memory that do not depend on the kind of schedule.
 /// Returns the bytes of state that the optimizer keeps per byte of weights.

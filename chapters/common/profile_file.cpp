@@ -211,6 +211,8 @@ ModelProfile profile_from_json(const std::string& text, const std::string& where
   }
   const Json& layers = object.take("layers", "a list of layers");
   object.require_no_others(sizes);
+  throw_if<DataError>(profile.device != "cpu" && profile.device != "cuda",
+                      "{}: 'device': expected \"cpu\" or \"cuda\", got \"{}\"; correct it", where, profile.device);
   add_layers(layers, where, profile);
   return profile;
 }

@@ -79,7 +79,8 @@ Costs ActionLog::mean_costs() const {
     }
     if (s + 1 < stages) {
       const std::size_t messages = slot_of_messages(static_cast<int>(s));
-      costs.is_short.push_back(mean(messages) <= kEagerBytes);
+      costs.bytes.push_back(mean(messages));
+      costs.is_short.push_back(costs.bytes.back() <= kEagerBytes);
       costs.message.push_back(mean(messages + 1));
       costs.transfer.push_back(mean(messages + 2));
     }

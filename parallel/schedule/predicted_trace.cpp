@@ -17,9 +17,15 @@ namespace {
 /// Writes a simulated step to a trace.
 class StepWriter {
  public:
-  StepWriter(const Schedule& schedule, const Simulation& simulation, const std::vector<int>& ranks, TracedStep step,
-             Trace& trace)
-      : schedule_(schedule), simulation_(simulation), ranks_(ranks), step_(step), trace_(trace), arrivals_(schedule) {
+  StepWriter(const Schedule& schedule, const Simulation& simulation, const std::vector<double>& message_bytes,
+             const std::vector<int>& ranks, TracedStep step, Trace& trace)
+      : schedule_(schedule),
+        simulation_(simulation),
+        message_bytes_(message_bytes),
+        ranks_(ranks),
+        step_(step),
+        trace_(trace),
+        arrivals_(schedule) {
     for_each_action(schedule, [&](std::size_t rank, std::size_t action_index, const Action& action) {
       if (is_receive(action.operation)) {
         arrivals_.at(action) = simulation.timeline[rank][action_index].arrival;
@@ -103,11 +109,19 @@ class StepWriter {
              times, to_string(action));
     const double start = step_.start + times.start;
     if (is_send(action.operation)) {
-      trace_.add(Trace::MessageEnd{channel(receive_of(action)), true, rank, start, 0, to_string(action)});
+      const Action receive = receive_of(action);
+      trace_.add(
+          Trace::MessageEnd{channel(receive), true, rank, start, 0, to_string(action), bytes_of(receive, action)});
     } else if (const auto receive =
                    is_computation(action.operation) ? receive_before(schedule_, action) : std::nullopt) {
       trace_.add(Trace::MessageEnd{channel(*receive), false, rank, start, step_.start + arrivals_.at(*receive)});
     }
+  }
+
+  /// Returns the size of a message, or 0 if it is not known.
+  std::size_t bytes_of(const Action& receive, const Action& send) const {
+    const auto border = static_cast<std::size_t>(std::min(send.stage, receive.stage));
+    return message_bytes_.empty() ? 0 : static_cast<std::size_t>(message_bytes_[border]);
   }
 
   /// Returns the channel of one message of the step.
@@ -117,6 +131,7 @@ class StepWriter {
 
   const Schedule& schedule_;
   const Simulation& simulation_;
+  const std::vector<double>& message_bytes_;
   const std::vector<int>& ranks_;  // of the world, by row of the schedule
   TracedStep step_;
   Trace& trace_;
@@ -135,11 +150,12 @@ Trace::Event step_span(const TracedStep& step, int track, double end) {
           .args = fmt::format(R"("epoch":{},"step":{})", step.epoch, step.number)};
 }
 
-std::string predicted_trace(const Schedule& schedule, const Simulation& simulation) {
+std::string predicted_trace(const Schedule& schedule, const Simulation& simulation,
+                            const std::vector<double>& message_bytes) {
   Trace trace(Trace::Process::predicted);
   std::vector<int> ranks(schedule.ranks.size());
   std::iota(ranks.begin(), ranks.end(), 0);
-  StepWriter(schedule, simulation, ranks, {}, trace).write();
+  StepWriter(schedule, simulation, message_bytes, ranks, {}, trace).write();
   return trace.to_json();
 }
 
@@ -155,7 +171,7 @@ void add_predicted_steps(const Schedule& schedule, const Costs& costs, const std
     }
     step.start = std::max(step.start, free);
     free = step.start + simulation.seconds;
-    StepWriter(of_step, simulation, ranks, step, trace).write();
+    StepWriter(of_step, simulation, costs.bytes, ranks, step, trace).write();
   }
 }
 

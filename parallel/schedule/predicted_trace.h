@@ -13,8 +13,10 @@
 
 namespace stagecoach {
 
-/// Returns the simulation as a trace file of its own, which Perfetto opens.
-std::string predicted_trace(const Schedule& schedule, const Simulation& simulation);
+/// Returns the simulation as a trace file of its own, which Perfetto opens. `message_bytes` are the sizes of the
+/// messages from each stage to the next one and back, [stages - 1], or empty if they are not known.
+std::string predicted_trace(const Schedule& schedule, const Simulation& simulation,
+                            const std::vector<double>& message_bytes = {});
 
 /// A training step in a trace.
 struct TracedStep {

@@ -24,6 +24,8 @@ struct Costs {
   /// Whether the message is sent eagerly, so that it starts before its receive is posted (see comm/link_direction.h):
   /// [stages - 1], or empty if no message is.
   std::vector<bool> is_short = {};
+  /// The size of the message, which traces show: [stages - 1], or empty if it is not known.
+  std::vector<double> bytes = {};
   /// The time that each rank takes for an update: [ranks], or empty for zeros. If the schedule lists no updates, there
   /// is one at the end of the step.
   std::vector<double> update = {};

@@ -144,6 +144,18 @@ TEST_F(Pipelines, ExplainPrintsAFormulaOnlyWhereItHolds) {
   EXPECT_NE(enough.out.find("(p - 1) / (v m + p - 1) = 20.0%"), std::string::npos) << enough.out;
 }
 
+TEST_F(Pipelines, ExplainCountsTheBytesOfTheImagesThatThereAre) {
+  make_data(20, 10);
+  const auto messages = [&](const char* batch) {
+    const Outcome plan = run(kCh03, {"--explain", "--data", "data", "--model", "mlp", "--ranks", "2", "--microbatches",
+                                     "2", "--balance", "layers", "--batch-size", batch});
+    EXPECT_EQ(plan.exit_code, 0) << plan.err;
+    return plan.out.substr(plan.out.find("Messages of one step"));
+  };
+  EXPECT_EQ(messages("64"), messages("20"));
+  EXPECT_NE(messages("20"), messages("10"));
+}
+
 TEST_F(Pipelines, ExplainNamesTheStageThatHoldsUpTheOthers) {
   const Flags flags{"--explain", "--smoke", "--split", "11,1", "--schedule", "1f1b", "--microbatches", "4"};
   const Outcome measured = run(kInterleaved, joined(flags, {"--profile", "--clock", "virtual"}));

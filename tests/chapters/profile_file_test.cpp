@@ -63,6 +63,7 @@ TEST(ProfileFile, WithAMistakeIsRefusedByName) {
       {[](Json& j) { j["layers"] = by_hand(1025)["layers"]; }, "expected a list of 1 to 1024 layers, got 1025"},
       {[](Json& j) { j["layers"] = "none"; }, "got string"},
       {[](Json& j) { j["layers"][0] = 3; }, "layer 0: expected an object"},
+      {[](Json& j) { j["device"] = "tpu"; }, "'device': expected \"cpu\" or \"cuda\", got \"tpu\""},
       {[](Json& j) { j["microbatch"] = 0; }, "'microbatch': expected a whole number of images from 1"},
       {[](Json& j) { j["depth"] = "six"; }, "'depth': expected a whole number from 0"},
       {[](Json& j) { j = Json::array(); }, "mine.json: expected an object"},
@@ -150,6 +151,7 @@ TEST_F(ProfileFiles, DescribeAModelThatDoesNotExistHere) {
   EXPECT_NE(plan.out.find("idle            30.4% of the step"), std::string::npos) << plan.out;  // 7 / 23
   EXPECT_NE(plan.out.find("note: this is a plan for the layers in mine.json"), std::string::npos) << plan.out;
   EXPECT_NE(plan.out.find("0 -> 1              16      16.000"), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("note: mine.json: layer 0 has 0.001 backward_input_seconds, which count"), std::string::npos);
   const Outcome mesh = run(kCh06, {"--mesh", "dp=2,pp=4", "--microbatches", "8", "--batch-size", "128", "--explain",
                                    "--profile-file", "mine.json"});
   EXPECT_EQ(mesh.exit_code, 0) << mesh.err;

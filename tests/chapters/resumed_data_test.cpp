@@ -171,6 +171,17 @@ TEST_F(ResumedDataOfProcesses, MustBeTheSameOnAllRanks) {
   EXPECT_NE(renamed.err.find("rank 1 has other classes than rank 0"), std::string::npos) << renamed.err;
 }
 
+TEST_F(ResumedDataOfProcesses, ThatIsMissingIsExplainedOnce) {
+  const Outcome refused = mpirun(3, kCh06, {"--data", "nowhere", "--epochs", "1"});
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_EQ(code(rank), 3);
+  }
+  const std::string reason = "nowhere is missing";
+  const auto first = refused.err.find(reason);
+  EXPECT_NE(first, std::string::npos) << refused.err;
+  EXPECT_EQ(refused.err.find(reason, first + 1), std::string::npos) << refused.err;
+}
+
 TEST(DataCheck, NeverAcceptsAnotherNumberOfClasses) {
   const RunSettings run{.resume = "run", .accept_new_data = true};
   EXPECT_TRUE(fails_with<OtherData>({"the 2 classes are now 3 ('c' is new)", "start a new run"}, [&] {

@@ -68,6 +68,19 @@ TEST(PredictedTrace, AMessageIsOnItsLinkUntilItArrives) {
   EXPECT_EQ(links, 2);
 }
 
+TEST(PredictedTrace, AMessageHasItsBytes) {
+  const Schedule schedule = lower(make_schedule("gpipe", 3, 1));
+  std::multiset<int> bytes;
+  const Simulation simulation = simulate(schedule, Costs::uniform(3, 1, 1, 1));
+  const Json trace = Json::parse(predicted_trace(schedule, simulation, {10, 20}));
+  for (const Json& event : trace["traceEvents"]) {
+    if (event.value("cat", "") == "link") {
+      bytes.insert(event["args"]["bytes"].get<int>());
+    }
+  }
+  EXPECT_EQ(bytes, (std::multiset<int>{10, 10, 20, 20}));
+}
+
 /// Returns the events of the prediction of `steps` for `ranks`.
 Json predicted(const Schedule& schedule, const Costs& costs, const std::vector<int>& ranks,
                const std::vector<TracedStep>& steps) {
