@@ -16,7 +16,6 @@ for mode in single parameter central replicate; do
 done
 train buckets ch06_ddp --ranks 4 --link ethernet100 "${small[@]}"
 train half ch06_ddp --ranks 4 --link ethernet100 "${small[@]}" --compress half
-train powersgd ch06_ddp --ranks 4 --link ethernet100 "${small[@]}" --compress powersgd
 train mesh ch06_ddp --mesh dp=2,pp=2 --microbatches 2 --link ethernet100
 for mode in single parameter buckets central replicate; do
   cmp "$runs/one_device/weights.safetensors" "$runs/$mode/weights.safetensors" >&2
@@ -24,9 +23,9 @@ done
 
 printf '\n## Ten epochs of CIFAR-10, four ranks, virtual clock\n\n'
 printf 'Batch 64, which is 16 per rank, Adam with a learning rate of 0.001, link ethernet100, buckets of 16 KiB. One device '
-printf 'takes the ranks'"'"' parts as 4 micro-batches; it and the five modes end with the same bytes (`cmp`). `half` and '
-printf '`powersgd` are `--compress`; `mesh` is `--mesh dp=2,pp=2` in 2 micro-batches. `compare` printed:\n\n'
-"$programs/compare" "$runs"/{one_device,single,parameter,buckets,half,powersgd,central,replicate,mesh} --markdown \
+printf 'takes the ranks'"'"' parts as 4 micro-batches; it and the five modes end with the same bytes (`cmp`). `half` '
+printf 'is `--compress half`; `mesh` is `--mesh dp=2,pp=2` in 2 micro-batches. `compare` printed:\n\n'
+"$programs/compare" "$runs"/{one_device,single,parameter,buckets,half,central,replicate,mesh} --markdown \
   --svg docs/figures/ddp.svg
 printf '\n![Speed-up, idle share, memory and losses of all strategies](../figures/ddp.svg)\n'
 epochs_of buckets

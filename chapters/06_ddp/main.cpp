@@ -88,14 +88,11 @@ class BucketedAllReduce final : public Replica {
  public:
   explicit BucketedAllReduce(const Context& context)
       : Replica(context),
-        compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(parameters_, rank_.comm,
                  {.caps = settings_.data_parallel.caps(),              // bytes at which a bucket is closed
                   .find_unused = settings_.data_parallel.find_unused,  // in each graph: parameters without a gradient
-                  .reduce = with_bug(compression_.reduce, settings_.training.inject, rank_.index)}) {}
-
-  // What compression has left out so far, saved in checkpoints: it is added to the next gradients. Null without any.
-  CompressionMemory* compression_memory() override { return compression_.memory.get(); }
+                  .reduce = with_bug(make_compression(settings_.data_parallel.compress), settings_.training.inject,
+                                     rank_.index)}) {}
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     forward_backward(batch, sums, [this](bool is_last, const Tensor& loss) {
@@ -112,7 +109,6 @@ class BucketedAllReduce final : public Replica {
   }
 
  private:
-  Compression compression_;
   Reducer reducer_;
 };
 
@@ -144,8 +140,8 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
     run.print_notes(topology.pipeline->notes);  // such as what the order of its table means for memory
   }
   const auto strategy = make_strategy({settings, topology, data, rank});
-  // With --resume loads all three; epochs() saves them to --out after each epoch.
-  run.set_up_checkpoints(data, strategy->model(), strategy->optimizer(), strategy->compression_memory());
+  // With --resume loads both; epochs() saves them to --out after each epoch.
+  run.set_up_checkpoints(data, strategy->model(), strategy->optimizer());
   strategy->broadcast_weights();  // from rank 0, or from the first pipeline to the others
   // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
   run.show_in_trace([&] { return strategy->predicted_timeline(); });

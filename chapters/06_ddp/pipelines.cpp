@@ -28,9 +28,9 @@ class Pipelines final : public Strategy {
         layers_(joined(stages_)),
         optimizer_(make_optimizer(settings_.training, layers_->named_parameters())),
         pipeline_(make_pipeline(settings_, *topology_.pipeline, stages_, rank_.comm)),
-        compression_(make_compression(settings_.data_parallel.compress)),
-        reducer_(layers_->named_parameters(), mesh_.data(),
-                 {.caps = settings_.data_parallel.caps(), .reduce = compression_.reduce}) {
+        reducer_(
+            layers_->named_parameters(), mesh_.data(),
+            {.caps = settings_.data_parallel.caps(), .reduce = make_compression(settings_.data_parallel.compress)}) {
     if (settings_.data_parallel.sync_batch_norm) {
       synchronise_batch_norm(*layers_, mesh_.data());
     }
@@ -38,7 +38,6 @@ class Pipelines final : public Strategy {
 
   Module& model() override { return *layers_; }
   Optimizer& optimizer() override { return *optimizer_; }
-  CompressionMemory* compression_memory() override { return compression_.memory.get(); }
 
   MicroBatchLoader loader(LoaderFor purpose) override {
     const Dataset& data = purpose == LoaderFor::training ? data_.train : data_.test;
@@ -95,7 +94,6 @@ class Pipelines final : public Strategy {
   std::shared_ptr<Sequential> layers_;
   std::unique_ptr<Optimizer> optimizer_;
   Pipeline pipeline_;
-  Compression compression_;
   Reducer reducer_;
 };
 

@@ -120,9 +120,7 @@ std::optional<TracePrediction> Replica::predicted_timeline() {
 }
 
 std::optional<Timeline> Replica::predicted_step(const StepCosts& costs) const {
-  // An epoch that was resumed at its end has no measurements. The sizes of PowerSGD's messages depend on each matrix,
-  // so there is no prediction for them.
-  if (costs.backward == 0 || settings_.data_parallel.compress == CompressionKind::powersgd) {
+  if (costs.backward == 0) {  // an epoch that was resumed at its end has no measurements
     return std::nullopt;
   }
   return timeline_of(*settings_.data_parallel.mode, step_of(settings_, topology_, parameters_, costs));

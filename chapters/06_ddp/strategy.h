@@ -9,7 +9,6 @@
 #include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/run.h"
 #include "nn/optimizer.h"
-#include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/step_times.h"
 #include "parallel/pipeline/run_trace.h"
 
@@ -34,8 +33,6 @@ class Strategy {
   /// Returns this rank's part of the state that is saved and restored: a model without layers if another rank owns it.
   virtual Module& model() = 0;
   virtual Optimizer& optimizer() = 0;
-  /// Returns the state that the rank's compression keeps between steps; null if there is none.
-  virtual CompressionMemory* compression_memory() { return nullptr; }
   /// Returns a loader of this rank's shard of the batches.
   virtual MicroBatchLoader loader(LoaderFor purpose) = 0;
 

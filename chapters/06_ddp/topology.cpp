@@ -47,7 +47,6 @@ RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
   return {.layers = topology.layers,
           .stages = topology.stages,
           .replica_of = rank_0_owns ? rank : rank % topology.mesh.pipeline,
-          .shard = topology.shard_of(rank).index,
           .splits_losses = true,
           .profile = topology.pipeline ? topology.pipeline->profile_json : ""};
 }

@@ -52,7 +52,6 @@ RankRole role_of(const Settings& settings, const Plan& plan, const MeshPosition&
   }
   role.stages += " of each pipeline";
   role.replica_of = rank_at({.pipeline = position.pipeline}, mesh, order);
-  role.shard = position.data;
   role.splits_losses = true;
   role.tensor_group = mesh.tensor > 1 ? &tensor_group : nullptr;
   return role;

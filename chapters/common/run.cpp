@@ -61,17 +61,15 @@ void Run::print_notes(const std::vector<std::string>& notes) const {
   }
 }
 
-void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer, CompressionMemory* memory) {
+void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer) {
   model_ = &model;
   optimizer_ = &optimizer;
-  memory_ = memory;
   folder_.lock();
   folder_.set_data(data);
   if (settings_.world.transport != Transport::thread) {  // threads share the data
     require_data_of_rank_zero(data);
   }
-  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)),
-                            memory == nullptr ? "" : std::to_string(role_.shard));
+  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)));
   with_files([&] {
     if (!settings_.run.resume.empty()) {
       load_checkpoint((data.train.size() - 1) / settings_.training.batch_size + 1);
@@ -106,13 +104,10 @@ void Run::with_files(const std::function<void()>& body) {
 void Run::load_checkpoint(std::int64_t batches) {
   Checkpoints::Found saved = newest_checkpoint();
   if (has_stale_shard(settings_.training.inject, comm_)) {
-    const StatePart mine = part_of_rank(role_.layers, layers_of_, role_.shard, comm_.device());
+    const StatePart mine = part_of_rank(role_.layers, layers_of_, comm_.device());
     saved.state = folder_.resumed().at(saved.progress.epoch - 1, 0, mine).state;
   }
   take_state(role_.layers, layers_of_, saved.state, *model_, *optimizer_, settings_.run.resume);
-  if (memory_ != nullptr) {
-    take_memory(role_.layers, layers_of_, role_.shard, saved.state, comm_.device(), *memory_);
-  }
   const Progress& progress = saved.progress;
   throw_if<UsageError>(progress.epoch > settings_.training.epochs,
                        "--resume {}: all {} epoch(s) of the run are done; give a larger total, such as --epochs {}",
@@ -139,7 +134,7 @@ void Run::load_checkpoint(std::int64_t batches) {
 /// Returns the checkpoint that rank 0 finds, on all ranks.
 Checkpoints::Found Run::newest_checkpoint() const {
   const Checkpoints checkpoints = folder_.resumed();
-  const StatePart mine = part_of_rank(role_.layers, layers_of_, role_.shard, comm_.device());
+  const StatePart mine = part_of_rank(role_.layers, layers_of_, comm_.device());
   Tensor epoch_and_step = Tensor::zeros({2}, DType::float64, comm_.device());
   if (comm_.rank() != 0) {
     comm_.broadcast(epoch_and_step, 0);
@@ -171,9 +166,8 @@ Checkpoints::Found Run::newest_checkpoint() const {
 
 void Run::save(const EpochResult* result) {
   if (folder_.writes()) {
-    const auto memory = memory_ == nullptr ? std::nullopt : std::optional(memory_of_shard(role_.shard, *memory_));
     with_files([&] {
-      folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), memory, result);
+      folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), result);
     });
   }
 }

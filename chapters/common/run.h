@@ -33,7 +33,6 @@
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "parallel/comm/keep_alive.h"
-#include "parallel/data_parallel/compression.h"
 
 namespace stagecoach {
 
@@ -54,13 +53,11 @@ class Run {
 
   /// Prints `notes` about the run, one per line.
   void print_notes(const std::vector<std::string>& notes) const;
-  /// With --resume, loads the newest checkpoint into the rank's model and optimizer, and into the memory of its
-  /// compression if there is one. From then on epochs() saves all of them after each epoch, and when it stops early,
-  /// with the fingerprint of rank 0's `data`. They must outlive the run. Nothing is written to the --out folder before
-  /// this call. Throws UsageError if no epoch is left to train, and DataError if the checkpoint was trained on other
-  /// data (require_same_data).
-  void set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer,
-                          CompressionMemory* memory = nullptr);
+  /// With --resume, loads the newest checkpoint into the rank's model and optimizer. From then on epochs() saves both
+  /// after each epoch, and when it stops early, with the fingerprint of rank 0's `data`. They must outlive the run.
+  /// Nothing is written to the --out folder before this call. Throws UsageError if no epoch is left to train, and
+  /// DataError if the checkpoint was trained on other data (require_same_data).
+  void set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer);
   /// Registers `predict`, which returns the timeline to show in trace.json beside the measured one. It is called once,
   /// when the trace is written: after the training of this run's first epoch, or when that is stopped. All ranks call
   /// it together.
@@ -100,7 +97,6 @@ class Run {
   StateOutline outline_;  // on rank 0: of all ranks together
   Module* model_ = nullptr;
   Optimizer* optimizer_ = nullptr;
-  CompressionMemory* memory_ = nullptr;
   std::vector<EpochResult> results_;  // of the epochs that this run has finished, for --summary
   const char* summary_place_ = "rank";
   std::unique_ptr<Epoch> epoch_;  // the one in progress

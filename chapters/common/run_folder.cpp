@@ -207,13 +207,9 @@ void RunFolder::hold_folder() {
 }
 
 void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
-                     const std::optional<TrainingState>& memory, const EpochResult* result) {
+                     const EpochResult* result) {
   if (!writes()) {
     return;
-  }
-  std::set<int> writers = ranks_with_state(layers);
-  for (int rank = 0; memory && rank < comm.size(); ++rank) {
-    writers.insert(rank);
   }
   if (rank_ == 0) {
     hold_folder();
@@ -221,12 +217,9 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   }
   comm.barrier();
   comm.leave_record_in(folder_);  // the folder may have been replaced
+  const std::set<int> writers = ranks_with_state(layers);
   if (writers.contains(rank_)) {
-    TrainingState part = state_of_rank(layers, rank_, model);
-    if (memory) {
-      part.insert(part.end(), memory->begin(), memory->end());
-    }
-    checkpoints().write_shard(next, rank_, part);
+    checkpoints().write_shard(next, rank_, state_of_rank(layers, rank_, model));
   }
   comm.barrier();
   if (result != nullptr) {

@@ -43,12 +43,11 @@ class RunFolder {
   void begin(const Progress& progress, const std::string& profile = "");
 
   /// Saves the run, to be resumed at `next`: the shards of the ranks in `layers`, the weights, the line of metrics
-  /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model, and with the
-  /// state of its compression, `memory` (as in TrainingState); if there is such state, all ranks write a shard. If the
+  /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model. If the
   /// folder was removed or replaced in the meantime, it is created again with all files. Throws DataError if another
   /// run is writing to the new folder.
   void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
-            const std::optional<TrainingState>& memory, const EpochResult* result = nullptr);
+            const EpochResult* result = nullptr);
   /// Called by rank 0 after a finished epoch of a run that cannot be resumed: writes the weights and the line of
   /// metrics, and no checkpoint.
   void save_results(const WholeModel& model, const EpochResult& result);

@@ -14,13 +14,8 @@
 namespace stagecoach {
 namespace {
 
-using Lines = std::multiset<std::string>;
-
 constexpr const char* kModel = "model.";
 constexpr const char* kOptimizer = "optimizer.";
-constexpr const char* kShard = "memory ";  // before the shard's number, in a rank's message
-
-std::string memory_prefix(int shard) { return fmt::format("memory.{}.", shard); }
 
 void append(TrainingState& state, const std::string& prefix, const NamedTensors& some) {
   for (const auto& [name, tensor] : some) {
@@ -28,7 +23,7 @@ void append(TrainingState& state, const std::string& prefix, const NamedTensors&
   }
 }
 
-/// Returns what is before and after the first dot: "memory" and "0.fc.q" for "memory.0.fc.q".
+/// Returns what is before and after the first dot: "model" and "fc.weight" for "model.fc.weight".
 std::pair<std::string, std::string> split_name(const std::string& name) {
   const std::size_t dot = std::min(name.find('.'), name.size());
   return {name.substr(0, dot), name.substr(std::min(dot + 1, name.size()))};
@@ -45,8 +40,8 @@ std::string line_of(const std::string& name, DType dtype, const Shape& shape) {
 }
 
 /// Returns a line for each tensor of the weights and of the optimizer.
-Lines lines_of(const StateContents& state) {
-  Lines lines;
+StateOutline lines_of(const StateContents& state) {
+  StateOutline lines;
   for (const TensorInfo& info : state) {
     if (is_of_model_or_optimizer(info.name)) {
       lines.insert(line_of(info.name, info.dtype, info.shape));
@@ -56,7 +51,7 @@ Lines lines_of(const StateContents& state) {
 }
 
 /// Returns the lines that are in `a` but not in `b`, as "lacks X and 3 more"; empty if there is nothing.
-std::string missing_from(const Lines& a, const Lines& b, const char* verb) {
+std::string missing_from(const StateOutline& a, const StateOutline& b, const char* verb) {
   std::vector<std::string> missing;
   std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(missing));
   if (missing.empty()) {
@@ -66,38 +61,9 @@ std::string missing_from(const Lines& a, const Lines& b, const char* verb) {
   return fmt::format("{} {}{}", verb, missing.front(), more);
 }
 
-/// Returns the tensors of the compression state, by shard of the batches.
-std::map<std::string, Lines> memory_by_shard(const StateContents& state) {
-  std::map<std::string, Lines> shards;
-  for (const TensorInfo& info : state) {
-    if (info.name.starts_with("memory.")) {
-      const auto [shard, name] = split_name(split_name(info.name).second);
-      shards[shard].insert(fmt::format("{} {}{}", name, name_of(info.dtype), to_string(info.shape)));
-    }
-  }
-  return shards;
-}
-
-std::string memory_misfit(const std::set<std::string>& expected, const StateContents& state) {
-  const std::map<std::string, Lines> shards = memory_by_shard(state);
-  for (const auto& [shard, lines] : shards) {
-    if (!expected.contains(shard)) {
-      return fmt::format("has compression state of shard {}, which does not exist in this run", shard);
-    }
-    if (lines != shards.begin()->second) {
-      return fmt::format("has compression state of shard {} whose shapes differ from those of shard {}", shard,
-                         shards.begin()->first);
-    }
-  }
-  const auto is_missing = [&](const std::string& shard) { return !shards.contains(shard); };
-  const auto missing = std::find_if(expected.begin(), expected.end(), is_missing);
-  return shards.empty() || missing == expected.end() ? ""
-                                                     : fmt::format("lacks the compression state of shard {}", *missing);
-}
-
 }  // namespace
 
-StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device) {
+StatePart part_of_rank(const LayerRanks& layers, int rank, Device device) {
   const auto is_mine = [=](const std::string& name, const std::string& prefix) {
     return name.starts_with(prefix) && is_of_rank(layers, rank, name.substr(prefix.size()));
   };
@@ -106,8 +72,7 @@ StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device dev
                         [&](const auto& of_layer) { return name.starts_with(kOptimizer + of_layer.first + "."); });
   };
   const auto keep = [=](const std::string& name) {
-    return is_mine(name, kModel) || is_mine(name, kOptimizer) || is_mine(name, memory_prefix(shard)) ||
-           (name.starts_with(kOptimizer) && is_of_no_layer(name));
+    return is_mine(name, kModel) || is_mine(name, kOptimizer) || (name.starts_with(kOptimizer) && is_of_no_layer(name));
   };
   return {keep, device.type == DeviceType::cpu ? device : Device{}};
 }
@@ -161,21 +126,8 @@ void take_state(const LayerRanks& layers, int rank, const TrainingState& state, 
   optimizer.load_state(mine);
 }
 
-TrainingState memory_of_shard(int shard, const CompressionMemory& memory) {
-  TrainingState state;
-  append(state, memory_prefix(shard), {memory.begin(), memory.end()});
-  return state;
-}
-
-void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
-                 CompressionMemory& memory) {
-  for (const auto& [name, tensor] : tensors_of_rank(layers, rank, below(memory_prefix(shard), state))) {
-    memory[name] = tensor.to(device);
-  }
-}
-
-StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard) {
-  std::string text = memory_shard.empty() ? "" : kShard + memory_shard + "\n";
+StateOutline gather_outline(Communicator& comm, const TrainingState& mine) {
+  std::string text;
   for (const auto& [name, tensor] : mine) {
     if (is_of_model_or_optimizer(name)) {
       text += line_of(name, tensor.dtype(), tensor.shape()) + "\n";
@@ -185,26 +137,16 @@ StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const
   for (const std::string& of_rank : gather_texts(comm, text)) {
     std::istringstream lines(of_rank);
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with(kShard)) {
-        all.memory_shards.insert(line.substr(std::string(kShard).size()));
-      } else {
-        all.tensors.insert(line);
-      }
+      all.insert(line);
     }
   }
   return all;
 }
 
 std::string misfit(const StateOutline& expected, const StateContents& state) {
-  const Lines lines = lines_of(state);
-  for (const std::string& reason :
-       {missing_from(expected.tensors, lines, "lacks"), missing_from(lines, expected.tensors, "has an extra"),
-        memory_misfit(expected.memory_shards, state)}) {
-    if (!reason.empty()) {
-      return reason;
-    }
-  }
-  return "";
+  const StateOutline found = lines_of(state);
+  const std::string lacks = missing_from(expected, found, "lacks");
+  return lacks.empty() ? missing_from(found, expected, "has an extra") : lacks;
 }
 
 }  // namespace stagecoach

@@ -11,7 +11,6 @@
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/data_parallel/compression.h"
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
@@ -21,7 +20,6 @@ struct RankRole {
   LayerRanks layers = {};   ///< which rank holds which layer (the first of its replicas). Empty: all on one rank
   std::string stages = {};  ///< the stages and their ranks, as printed
   std::optional<int> replica_of = {};    ///< the rank in `layers` with the same layers, if it is another rank
-  int shard = 0;                         ///< the part of each batch that the rank trains on
   int loss_rank = 0;                     ///< the rank that sums losses and correct predictions
   bool splits_losses = false;            ///< several ranks sum them: no rank has the total before the end of an epoch
   std::string profile = {};              ///< the text of profile.json; empty: it is not written
@@ -29,8 +27,7 @@ struct RankRole {
 };
 
 /// The state of the whole model, as one device would hold it, or a rank's part of that state. The names are those of a
-/// checkpoint's shard: "model.NAME" for parameters, then buffers; "optimizer.NAME"; and "memory.S.NAME" for the state
-/// of the compression on shard S of the batches.
+/// checkpoint's shard: "model.NAME" for parameters, then buffers; "optimizer.NAME".
 using TrainingState = NamedTensors;
 
 /// The tensors of a TrainingState without their elements.
@@ -41,9 +38,9 @@ struct StatePart {
   KeepTensor keep = {};  ///< by their names in a TrainingState; without a function, all are kept
   Device device = {};    ///< the CPU device whose pool provides their memory
 };
-/// Returns the part that take_state and take_memory need for rank `rank`. On a CPU, the memory comes from the pool of
+/// Returns the part that take_state needs for rank `rank`. On a CPU, the memory comes from the pool of
 /// the rank's own `device`, so that the training can reuse it for gradients and activations.
-StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device);
+StatePart part_of_rank(const LayerRanks& layers, int rank, Device device);
 
 /// A rank's own model, without the slices of tensor parallelism: rank 0 of the tensor group has whole tensors, and the
 /// others have nothing.
@@ -70,26 +67,15 @@ std::set<int> ranks_with_state(const LayerRanks& layers);
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
                 Optimizer& optimizer, const std::string& what);
 
-/// Returns the compression state of a rank that trains on part `shard` of each batch, with the names of TrainingState.
-TrainingState memory_of_shard(int shard, const CompressionMemory& memory);
-
-/// Restores the compression state for the layers of `rank`, on `device`.
-void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
-                 CompressionMemory& memory);
-
-/// The names, types and shapes of the tensors of a training state. They show whether a checkpoint fits.
-struct StateOutline {
-  std::multiset<std::string> tensors = {};   ///< weights and optimizer: "weights conv1.weight float32 [6, 3, 5, 5]"
-  std::set<std::string> memory_shards = {};  ///< the shards of the batches whose compression has state: "0"
-};
+/// The names, types and shapes of the tensors of a training state, a line for each: "weights conv1.weight
+/// float32[6, 3, 5, 5]". They show whether a checkpoint fits.
+using StateOutline = std::multiset<std::string>;
 
 /// Returns the outline of the whole state on rank 0, and an empty one on the others. `mine` has the rank's weights and
-/// optimizer state; `memory_shard` is its shard of the batches if its compression has state, and empty otherwise. All
-/// ranks call it together.
-StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard);
+/// optimizer state. All ranks call it together.
+StateOutline gather_outline(Communicator& comm, const TrainingState& mine);
 
-/// Returns the reason why `state` does not have the outline `expected`, such as "lacks …"; empty if it does. The
-/// tensors of the compression state are known only after a step, so they are compared between shards.
+/// Returns the reason why `state` does not have the outline `expected`, such as "lacks …"; empty if it does.
 std::string misfit(const StateOutline& expected, const StateContents& state);
 
 }  // namespace stagecoach

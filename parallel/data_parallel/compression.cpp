@@ -19,19 +19,12 @@ ReduceBucket half_precision() {
 }
 
 const std::vector<std::string>& compression_names() {
-  static const std::vector<std::string> names{"none", "half", "powersgd"};
+  static const std::vector<std::string> names{"none", "half"};
   return names;
 }
 
-Compression make_compression(CompressionKind kind) {
-  if (kind == CompressionKind::none) {
-    return {plain_sum(), nullptr};
-  }
-  if (kind == CompressionKind::half) {
-    return {half_precision(), nullptr};
-  }
-  const auto memory = std::make_shared<CompressionMemory>();
-  return {power_sgd(4, 0, memory), memory};
+ReduceBucket make_compression(CompressionKind kind) {
+  return kind == CompressionKind::half ? half_precision() : plain_sum();
 }
 
 }  // namespace stagecoach

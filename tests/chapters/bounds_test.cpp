@@ -86,7 +86,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"reduce", "tree", "expected one of ordered, native"},
       {"mode", "central ", "expected one of single, parameter, buckets, central, replicate, got 'central '"},
       {"versions", "both", "expected one of stash, vertical, 2bw, flush, none, got 'both'"},
-      {"compress", "zip", "expected one of none, half, powersgd, got 'zip'"},
+      {"compress", "zip", "expected one of none, half, got 'zip'"},
       {"optimizer", "rmsprop", "expected one of sgd, adam, got 'rmsprop'"},
       {"mesh", "dp=0", "not a mesh"},
       {"split", "5,,5", "layers per stage"},

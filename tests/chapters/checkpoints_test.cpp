@@ -41,9 +41,7 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
   static TrainingState part(std::int64_t epoch, int rank) {
     const std::string name = "layer" + std::to_string(rank) + ".weight";
     const Tensor tensor = random_tensor({3, 2}, name + std::to_string(epoch));
-    return {{"model." + name, tensor},
-            {"optimizer." + name + ".velocity", tensor},
-            {"memory." + std::to_string(rank) + ".fc.q", tensor}};
+    return {{"model." + name, tensor}, {"optimizer." + name + ".velocity", tensor}};
   }
   /// Checks that the newest one is that of `epoch`, and whole.
   void expect_newest(std::int64_t epoch, std::size_t skipped) {
@@ -70,9 +68,7 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
     StateOutline expected;
     const auto communicator = self_communicator(Device{});
     for (const int rank : {0, 1}) {
-      const StateOutline of_rank = gather_outline(*communicator, part(1, rank), "0");
-      expected.tensors.insert(of_rank.tensors.begin(), of_rank.tensors.end());
-      expected.memory_shards.insert(std::to_string(rank));
+      expected.merge(gather_outline(*communicator, part(1, rank)));
     }
     return expected;
   }
@@ -243,7 +239,7 @@ struct WrongShard {
 
 class WrongShards : public CheckpointsOfTwoRanks, public ::testing::WithParamInterface<WrongShard> {};
 
-// A shard has, in this order: model.layer1.weight, optimizer.layer1.weight.velocity, memory.1.fc.q.
+// A shard has, in this order: model.layer1.weight, optimizer.layer1.weight.velocity.
 INSTANTIATE_TEST_SUITE_P(
     Ways, WrongShards,
     ::testing::Values(WrongShard{"NoTensors", [](NamedTensors& tensors) { tensors.clear(); },
@@ -270,13 +266,7 @@ INSTANTIATE_TEST_SUITE_P(
                                  [](NamedTensors& tensors) {
                                    tensors.emplace_back("model.layer0.weight", Tensor::zeros({3, 2}));
                                  },
-                                 "has an extra weights layer0.weight float32[3, 2]"},
-                      WrongShard{"NoMemory", [](NamedTensors& tensors) { tensors.pop_back(); },
-                                 "lacks the compression state of shard 1"},
-                      WrongShard{"OtherMemory", [](NamedTensors& tensors) { tensors[2].second = Tensor::zeros({1}); },
-                                 "compression state of shard 1 whose shapes differ"},
-                      WrongShard{"MemoryOfNobody", [](NamedTensors& tensors) { tensors[2].first = "memory.7.fc.q"; },
-                                 "compression state of shard 7, which does not exist"}),
+                                 "has an extra weights layer0.weight float32[3, 2]"}),
     [](const auto& way) { return way.param.what; });
 
 TEST_P(WrongShards, MakeTheOlderOneCount) {
@@ -310,13 +300,12 @@ TEST_F(CheckpointsOfTwoRanks, AManifestOfWrongContentsMakesTheOlderOneCount) {
 TEST_F(CheckpointsOfTwoRanks, AreReadByARankForItsOwnLayers) {
   save(1);
   const LayerRanks layers{{"layer0", 0}, {"layer1", 1}};
-  const Checkpoints::Found found =
-      checkpoints_.newest(&expected_, part_of_rank(layers, 1, 1, Device{DeviceType::cpu, 1}));
-  ASSERT_EQ(found.state.size(), 2U) << "its memory is of another layer";
+  const Checkpoints::Found found = checkpoints_.newest(&expected_, part_of_rank(layers, 1, Device{DeviceType::cpu, 1}));
+  ASSERT_EQ(found.state.size(), 2U);
   EXPECT_EQ(found.state[0].first, "model.layer1.weight");
   EXPECT_EQ(found.state[0].second.device(), (Device{DeviceType::cpu, 1}));
   EXPECT_EQ(found.state[1].first, "optimizer.layer1.weight.velocity");
-  EXPECT_EQ(found.contents.size(), 6U);
+  EXPECT_EQ(found.contents.size(), 4U);
   const StatePart no_tensor{.keep = [](const std::string&) { return false; }};
   EXPECT_TRUE(checkpoints_.newest(&expected_, no_tensor).state.empty());
 }

@@ -46,7 +46,7 @@ CASES = (
     Case(4, "ch04_pipedream", 2, ["--split", "6,6", "--microbatches", "2", "--versions", "flush"]),
     Case(4, "ch04_pipedream", 2, ["--split", "6,6"], ("KILL", "STOP", "XFSZ")),
     Case(5, "ch05_interleaved", 2, ["--split", "3,3,3,3", "--microbatches", "4", "--optimizer", "adam"]),
-    Case(6, "ch06_ddp", 2, ["--bucket-size", "64KiB", "--compress", "powersgd"]),
+    Case(6, "ch06_ddp", 2, ["--bucket-size", "64KiB", "--compress", "half"]),
     Case(6, "ch06_ddp", 3, ["--mode", "central", "--batch-size", "48"]),
     Case(8, "ch08_tensor_parallel", 4, ["--mesh", "pp=2,tp=2", "--microbatches", "2"]),
     Case(7, "ch07_one_controller", 4, ["--microbatches", "4"], processes=False),

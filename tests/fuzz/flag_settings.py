@@ -95,7 +95,7 @@ PROGRAMS = {
         "mesh": ["dp=2", "dp=2,pp=2", "pp=2", "dp=1,pp=1", "dp=128,pp=2", "dp=2147483647,pp=2", "dp=2,", "dp=2,dp=2"],
         "bucket-size": ["4KiB", "16KiB", "1", "0", "1024GiB", "1099511627777", "16777216TiB", "64kb"],
         "first-bucket-size": ["4KiB", "1", "0", "17179869184GiB"],
-        "compress": ["none", "half", "powersgd"],
+        "compress": ["none", "half"],
         "schedule": ["1f1b", "gpipe", "zb-h1", "naive", "good.csv"],
         "find-unused": None, "sync-batch-norm": None,
     },
