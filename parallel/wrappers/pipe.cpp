@@ -40,7 +40,7 @@ Schedule make_computations(const PipeSettings& settings) try {
   constexpr std::string_view kTheirs = "`microbatches`";
   std::string text = error.what();
   for (auto at = text.find(kTheirs); at != std::string::npos; at = text.find(kTheirs)) {
-    text.replace(at, kTheirs.size(), "`chunks`");
+    text.replace(at + 1, kTheirs.size() - 2, "chunks");  // between the quotes
   }
   throw UsageError(text);
 }
