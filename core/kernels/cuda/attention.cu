@@ -159,23 +159,23 @@ void attention_on_tensor_cores(const AttentionExtents& e, const Tensor& qkv, flo
   float* out = y.mutable_data<float>();
   const auto run = [&]<int kWidth, int kVector, bool kOneTile>(const Heads& heads, unsigned blocks) {
     launch(tensor_core_attention_kernel<kWidth, kVector, kOneTile>, blocks, kTensorCoreThreads, 0,
-           compute_stream(qkv.device()), heads, in, e.width, scale, out);
+           compute_stream(qkv.device()), AttentionInputs{heads, e.width, scale, in, nullptr}, out);
   };
   with_tensor_core_heads(e, run, in, out);
 }
 
 void attention_grad_on_tensor_cores(const AttentionExtents& e, const Tensor& grad_y, const Tensor& qkv, float scale,
                                     Tensor& grad_qkv) {
-  constexpr std::int64_t kFloats = sizeof(QueryLogSum) / sizeof(float);
-  Workspace<float> workspace(kFloats * e.batches * e.tokens, qkv.device());
-  auto* statistics = reinterpret_cast<QueryLogSum*>(workspace.data());
   const float* upstream = grad_y.data<float>();
   const float* in = qkv.data<float>();
   float* out = grad_qkv.mutable_data<float>();
   const auto run = [&]<int kWidth, int kVector, bool kOneTile>(const Heads& heads, unsigned blocks) {
+    constexpr std::int64_t kFloats = sizeof(QueryLogSum) / sizeof(float);
+    Workspace<float> workspace(kFloats * blocks * kTokenTile, qkv.device());
     const auto launch_one = [&](auto kernel) {
-      launch(kernel, blocks, kTensorCoreThreads, 0, compute_stream(qkv.device()), heads, upstream, in, e.width, scale,
-             statistics, out);
+      launch(kernel, blocks, kTensorCoreThreads, 0, compute_stream(qkv.device()),
+             AttentionInputs{heads, e.width, scale, in, upstream}, reinterpret_cast<QueryLogSum*>(workspace.data()),
+             out);
     };
     launch_one(tensor_core_attention_grad_kernel<kWidth, kVector, true, kOneTile>);
     if constexpr (!kOneTile) {

@@ -25,11 +25,11 @@ inline constexpr float kLog2E = 1.4426950408889634F;  ///< exp(x) = 2^(x log2(e)
 
 /// The registers allow so many resident blocks per SM, forward and backward.
 template <int kWidth, bool kOneTile>
-inline constexpr int kAttentionBlocks = kOneTile       ? (kWidth == 16 ? 5 : 4)
-                                        : kWidth == 16 ? 4
-                                        : kWidth == 32 ? 3
-                                                       : 2;
-template <int kWidth, bool kOneTile>
+inline constexpr int kAttentionBlocks = (kWidth == 16   ? 4
+                                         : kWidth == 32 ? 3
+                                                        : 2) +
+                                        (kOneTile ? 1 : 0);
+template <int kWidth>
 inline constexpr int kAttentionGradBlocks = kWidth == 16 ? 3 : 2;
 
 using Four = Vector<float, 4>;
@@ -38,6 +38,26 @@ __device__ inline int lane_group() { return static_cast<int>(threadIdx.x % 32 / 
 __device__ inline int lane_place() { return static_cast<int>(threadIdx.x % 4); }
 /// Returns the first of this thread's two rows of a tile; the other one is 8 below.
 __device__ inline int lane_row() { return static_cast<int>(threadIdx.x / 32) * kWarpTokens + lane_group(); }
+
+/// Tokens [N, T, …] in memory that begin `row` elements apart, or one part of each.
+template <class T>
+struct Tokens {
+  T* data;
+  int row;
+};
+
+/// What the kernels read: qkv [N, T, 3 W], and the backward grad_y [N, T, W] too.
+struct AttentionInputs {
+  Heads heads;
+  int w;
+  float scale;
+  const float* qkv;
+  const float* grad_y;
+  __device__ Tokens<const float> queries() const { return {qkv, 3 * w}; }
+  __device__ Tokens<const float> keys() const { return {qkv + w, 3 * w}; }
+  __device__ Tokens<const float> values() const { return {qkv + 2 * w, 3 * w}; }
+  __device__ Tokens<const float> grads() const { return {grad_y, w}; }
+};
 
 /// Returns features `feature` … `feature + 3` of a token, from features on at `from`; those that do not exist are 0.
 template <int kVector>
@@ -85,14 +105,14 @@ class alignas(16) Tf32Tile {
 
   /// Loads this thread's part of the tile that begins at token `begin`.
   template <int kVector>
-  __device__ static Part fetch(const Heads& heads, const float* tokens, int row, int begin) {
+  __device__ static Part fetch(const Heads& heads, Tokens<const float> tokens, int begin) {
     Part part;
     const int first = begin + first_token();
-    const float* from = tokens + heads.start(row) + static_cast<long long>(first) * row + feature();
+    const float* from = tokens.data + heads.start(tokens.row) + static_cast<long long>(first) * tokens.row + feature();
 #pragma unroll
     for (int i = 0; i < kWidth / 8; ++i) {
       part.at[i] = load_four<kVector>(heads, from, first + i * kTokensAtOnce < heads.tokens, feature());
-      from += kTokensAtOnce * row;
+      from += kTokensAtOnce * tokens.row;
     }
     return part;
   }
@@ -132,17 +152,17 @@ struct WarpTokens {
   std::uint32_t at[kWidth / 8][4];
 
   template <int kVector>
-  __device__ static WarpTokens load(const Heads& heads, const float* tokens, int row) {
+  __device__ static WarpTokens load(const Heads& heads, Tokens<const float> tokens) {
     WarpTokens loaded;
     const int token = heads.first_token() + lane_row();
-    const float* from = tokens + heads.start(row) + static_cast<long long>(token) * row;
+    const float* from = tokens.data + heads.start(tokens.row) + static_cast<long long>(token) * tokens.row;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int chunk = 0; chunk < kWidth / 16; ++chunk) {
         const int feature = 16 * chunk + 4 * lane_place();
         const Four four =
-            load_four<kVector>(heads, from + 8 * half * row + feature, token + 8 * half < heads.tokens, feature);
+            load_four<kVector>(heads, from + 8 * half * tokens.row + feature, token + 8 * half < heads.tokens, feature);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           loaded.at[2 * chunk + i / 2][half + i % 2 * 2] = round_to_tf32(four.at[i]);
@@ -200,7 +220,7 @@ class WarpSums {
       }
     }
   }
-  /// Multiplies each of the thread's two rows by its own factor.
+  /// Multiplies the thread's two rows by a factor each.
   __device__ void scale(const float (&factors)[2]) {
 #pragma unroll
     for (int n = 0; n < kWidth / 8; ++n) {
@@ -212,9 +232,9 @@ class WarpSums {
   }
   /// Stores them as the block's tokens.
   template <int kVector>
-  __device__ void store(const Heads& heads, float* tokens, int row) const {
+  __device__ void store(const Heads& heads, Tokens<float> tokens) const {
     const int token = heads.first_token() + lane_row();
-    const long long first = heads.start(row) + static_cast<long long>(token) * row;
+    const long long first = heads.start(tokens.row) + static_cast<long long>(token) * tokens.row;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -227,8 +247,8 @@ class WarpSums {
           four.at[i] = at_[chunk + (begin + i) % kFeatures][2 * half + (begin + i) / kFeatures];
         }
         const int feature = 8 * chunk + 2 * kFeatures * lane_place() + begin;
-        store_four<kVector>(heads, four, tokens, first + 8 * half * row + feature, token + 8 * half < heads.tokens,
-                            feature);
+        store_four<kVector>(heads, four, tokens.data, first + 8 * half * tokens.row + feature,
+                            token + 8 * half < heads.tokens, feature);
       }
     }
   }
@@ -300,55 +320,57 @@ template <int kWidth>
 struct TwoTf32Tiles {
   Tf32Tile<kWidth> a;
   Tf32Tile<kWidth> b;
-  struct Parts {
-    typename Tf32Tile<kWidth>::Part a;
-    typename Tf32Tile<kWidth>::Part b;
-  };
-  /// All threads of the block must call it.
-  __device__ void put(const Parts& parts) {
-    __syncthreads();  // all threads have read the tiles
-    a.put(parts.a);
-    b.put(parts.b);
-    __syncthreads();  // the tiles are complete
-  }
+};
+template <int kWidth>
+struct TwoParts {
+  typename Tf32Tile<kWidth>::Part a;
+  typename Tf32Tile<kWidth>::Part b;
 };
 
-/// Where the loop over the tiles of a sequence ends. If there is one tile only, the compiler sees that there is no
-/// loop: what the next round would need takes no registers.
-template <bool kOneTile>
-__device__ int end_of_tiles(const Heads& heads) {
-  return kOneTile ? 1 : heads.tokens;
+template <int kWidth, int kVector>
+__device__ TwoParts<kWidth> fetch_parts(const Heads& heads, Tokens<const float> a, Tokens<const float> b, int begin) {
+  using Tile = Tf32Tile<kWidth>;
+  return {Tile::template fetch<kVector>(heads, a, begin), Tile::template fetch<kVector>(heads, b, begin)};
 }
 
-/// y [T, D] = softmax(scale q k^T) v: a warp per 16 queries. `qkv` has rows of 3 W elements, `y` of W.
+/// Calls body(begin) for each tile of two sequences of tokens, when it is in `tiles`; `parts` are those of the first.
+/// All threads of the block must call it. If the compiler knows that there is one tile only, what a next round would
+/// need takes no registers.
+template <int kVector, bool kOneTile, int kWidth, class Body>
+__device__ void for_each_tile(TwoTf32Tiles<kWidth>& tiles, const Heads& heads, Tokens<const float> a,
+                              Tokens<const float> b, TwoParts<kWidth> parts, const Body& body) {
+  for (int begin = 0; begin < (kOneTile ? 1 : heads.tokens); begin += kTokenTile) {
+    __syncthreads();  // all threads have read the tiles
+    tiles.a.put(parts.a);
+    tiles.b.put(parts.b);
+    __syncthreads();  // the tiles are complete
+    body(begin);
+    if constexpr (!kOneTile) {
+      parts = fetch_parts<kWidth, kVector>(heads, a, b, begin + kTokenTile);
+    }
+  }
+}
+
+/// y [T, D] = softmax(scale q k^T) v: a warp per 16 queries.
 template <int kWidth, int kVector, bool kOneTile>
 __global__ void __launch_bounds__(kTensorCoreThreads, kAttentionBlocks<kWidth, kOneTile>)
-    tensor_core_attention_kernel(Heads heads, const float* qkv, int w, float scale, float* y) {
+    tensor_core_attention_kernel(AttentionInputs in, float* y) {
   STAGECOACH_SHARED(TwoTf32Tiles<kWidth>, tiles);
-  const auto fetch = [&](int begin) -> typename TwoTf32Tiles<kWidth>::Parts {
-    return {Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv + w, 3 * w, begin),
-            Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv + 2 * w, 3 * w, begin)};
-  };
-  auto parts = fetch(0);  // on their way together with what the warp owns
-  const auto query = WarpTokens<kWidth>::template load<kVector>(heads, qkv, 3 * w);
-  OnlineSoftmaxOfRows softmax{scale * kLog2E};
+  const auto parts = fetch_parts<kWidth, kVector>(in.heads, in.keys(), in.values(), 0);
+  const auto query = WarpTokens<kWidth>::template load<kVector>(in.heads, in.queries());
+  OnlineSoftmaxOfRows softmax{in.scale * kLog2E};
   WarpSums<kWidth> out;
-  for (int begin = 0; begin < end_of_tiles<kOneTile>(heads); begin += kTokenTile) {
-    tiles.put(parts);
+  for_each_tile<kVector, kOneTile>(tiles, in.heads, in.keys(), in.values(), parts, [&](int begin) {
     float scores[kTileScores][4];
     float rescale[2];
     multiply_features(query, tiles.a, 0, scores);
-    mask_scores(heads.count(begin), scores);
+    mask_scores(in.heads.count(begin), scores);
     softmax.add(scores, rescale);
     out.scale(rescale);
     out.add(scores, tiles.b, 0);
-    if constexpr (!kOneTile) {
-      parts = fetch(begin + kTokenTile);
-    }
-  }
-  const float inverse[2] = {1 / reduce_places(softmax.sum[0], Sum{}), 1 / reduce_places(softmax.sum[1], Sum{})};
-  out.scale(inverse);
-  out.template store<kVector>(heads, y, w);
+  });
+  out.scale({1 / reduce_places(softmax.sum[0], Sum{}), 1 / reduce_places(softmax.sum[1], Sum{})});
+  out.template store<kVector>(in.heads, {y, in.w});
 }
 
 /// The probabilities of a query are 2^(scale log2(e) score - log_sum); `mean` is that of QueryStatistics.
@@ -357,147 +379,120 @@ struct QueryLogSum {
   float mean;
 };
 
-/// The gradient of the queries, and their statistics [N heads, T]: a warp per 16 queries. If all keys are in one tile,
+/// The gradient of the queries, and their statistics [N heads, tiles, kTokenTile], finite ones for queries that do not
+/// exist: a warp per 16 queries. If all keys are in one tile,
 /// their scores stay in registers, otherwise they are computed twice.
 template <int kWidth, int kVector, bool kOneTile>
-__device__ void attention_grad_queries(TwoTf32Tiles<kWidth>& tiles, const Heads& heads, const float* grad_y,
-                                       const float* qkv, int w, float scale, float* grad_qkv, QueryLogSum* statistics) {
-  const auto fetch = [&](int begin) -> typename TwoTf32Tiles<kWidth>::Parts {
-    return {Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv + w, 3 * w, begin),
-            Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv + 2 * w, 3 * w, begin)};
-  };
-  auto parts = fetch(0);  // on their way together with what the warp owns
-  const auto query = WarpTokens<kWidth>::template load<kVector>(heads, qkv, 3 * w);
-  const auto grad = WarpTokens<kWidth>::template load<kVector>(heads, grad_y, w);
+__device__ void attention_grad_queries(TwoTf32Tiles<kWidth>& tiles, const AttentionInputs& in, QueryLogSum* statistics,
+                                       float* grad_qkv) {
+  const auto parts = fetch_parts<kWidth, kVector>(in.heads, in.keys(), in.values(), 0);
+  const auto query = WarpTokens<kWidth>::template load<kVector>(in.heads, in.queries());
+  const auto grad = WarpTokens<kWidth>::template load<kVector>(in.heads, in.grads());
   float scores[kTileScores][4];
   float products[kTileScores][4];  // of grad_y and the values
   const auto compute = [&](int begin) {
-    tiles.put(parts);
     multiply_features(query, tiles.a, 0, scores);
     multiply_features(grad, tiles.b, 0, products);
-    mask_scores(heads.count(begin), scores);
+    mask_scores(in.heads.count(begin), scores);
   };
-  OnlineSoftmaxOfRows softmax{scale * kLog2E};
+  OnlineSoftmaxOfRows softmax{in.scale * kLog2E};
   float mean[2] = {};
-  for (int begin = 0; begin < end_of_tiles<kOneTile>(heads); begin += kTokenTile) {
-    compute(begin);
+  for_each_tile<kVector, kOneTile>(tiles, in.heads, in.keys(), in.values(), parts, [&](int begin) {
     float rescale[2];
+    compute(begin);
     softmax.add(scores, rescale);
-    mean[0] *= rescale[0];
-    mean[1] *= rescale[1];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      mean[i] *= rescale[i];
+    }
 #pragma unroll
     for (int i = 0; i < 4 * kTileScores; ++i) {
       mean[i / 2 % 2] += scores[i / 4][i % 4] * products[i / 4][i % 4];
     }
-    if constexpr (!kOneTile) {
-      parts = fetch(begin + kTokenTile);
-    }
-  }
+  });
   float inverse_sum[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float sum = reduce_places(softmax.sum[half], Sum{});
     inverse_sum[half] = 1 / sum;
     mean[half] = reduce_places(mean[half], Sum{}) / sum;
-    const int token = heads.first_token() + lane_row() + 8 * half;
-    if (lane_place() == 0 && token < heads.tokens) {
-      statistics[static_cast<long long>(heads.head()) * heads.tokens + token] = {
-          softmax.max[half] * softmax.factor + log2(sum), mean[half]};
+    if (lane_place() == 0) {
+      statistics[blockIdx.x * kTokenTile + lane_row() + 8 * half] = {softmax.max[half] * softmax.factor + log2(sum),
+                                                                     mean[half]};
     }
   }
   WarpSums<kWidth> grad_query;
-  for (int begin = 0; begin < end_of_tiles<kOneTile>(heads); begin += kTokenTile) {
-    if constexpr (!kOneTile) {
-      parts = fetch(begin);
-      compute(begin);
-      softmax.exponentiate(scores);
-    }
+  const auto add_tile = [&] {
 #pragma unroll
     for (int i = 0; i < 4 * kTileScores; ++i) {
       scores[i / 4][i % 4] *= products[i / 4][i % 4] - mean[i / 2 % 2];
     }
     grad_query.add(scores, tiles.a, 0);
+  };
+  if constexpr (kOneTile) {
+    add_tile();
+  } else {
+    const auto again = fetch_parts<kWidth, kVector>(in.heads, in.keys(), in.values(), 0);
+    for_each_tile<kVector, kOneTile>(tiles, in.heads, in.keys(), in.values(), again, [&](int begin) {
+      compute(begin);
+      softmax.exponentiate(scores);
+      add_tile();
+    });
   }
-  const float factors[2] = {scale * inverse_sum[0], scale * inverse_sum[1]};
-  grad_query.scale(factors);
-  grad_query.template store<kVector>(heads, grad_qkv, 3 * w);
+  grad_query.scale({in.scale * inverse_sum[0], in.scale * inverse_sum[1]});
+  grad_query.template store<kVector>(in.heads, {grad_qkv, 3 * in.w});
 }
 
-inline constexpr int kGradTiles = 4;  ///< fragments of scores of keys that are computed at a time
-
-template <int kWidth>
-struct GradShared {
-  TwoTf32Tiles<kWidth> tiles;
-  alignas(16) QueryLogSum statistics[kTokenTile];
-};
+inline constexpr int kGradTiles = 2;  ///< fragments of scores of keys that are computed at a time
 
 /// The gradients of keys and values, from the statistics of all queries: a warp per 16 keys.
 template <int kWidth, int kVector, bool kOneTile>
-__device__ void attention_grad_keys(GradShared<kWidth>& shared, const Heads& heads, const float* grad_y,
-                                    const float* qkv, int w, float scale, const QueryLogSum* statistics,
-                                    float* grad_qkv) {
-  const auto fetch = [&](int begin) -> typename TwoTf32Tiles<kWidth>::Parts {
-    return {Tf32Tile<kWidth>::template fetch<kVector>(heads, qkv, 3 * w, begin),
-            Tf32Tile<kWidth>::template fetch<kVector>(heads, grad_y, w, begin)};
-  };
-  auto parts = fetch(0);
-  const auto key = WarpTokens<kWidth>::template load<kVector>(heads, qkv + w, 3 * w);
-  const auto value = WarpTokens<kWidth>::template load<kVector>(heads, qkv + 2 * w, 3 * w);
+__device__ void attention_grad_keys(TwoTf32Tiles<kWidth>& tiles, const AttentionInputs& in,
+                                    const QueryLogSum* statistics, float* grad_qkv) {
+  const auto parts = fetch_parts<kWidth, kVector>(in.heads, in.queries(), in.grads(), 0);
+  const auto key = WarpTokens<kWidth>::template load<kVector>(in.heads, in.keys());
+  const auto value = WarpTokens<kWidth>::template load<kVector>(in.heads, in.values());
+  const QueryLogSum* of_head = statistics + in.heads.head() * in.heads.tiles * kTokenTile + 2 * lane_place();
   WarpSums<kWidth> grad_key;
   WarpSums<kWidth> grad_value;
-  for (int begin = 0; begin < end_of_tiles<kOneTile>(heads); begin += kTokenTile) {
-    __syncthreads();  // all threads have read the statistics
-    if (const int i = static_cast<int>(threadIdx.x); i < kTokenTile) {
-      shared.statistics[i] = i < heads.count(begin)
-                                 ? statistics[static_cast<long long>(heads.head()) * heads.tokens + begin + i]
-                                 : QueryLogSum{};
-    }
-    shared.tiles.put(parts);
+  for_each_tile<kVector, kOneTile>(tiles, in.heads, in.queries(), in.grads(), parts, [&](int begin) {
 #pragma unroll 1
-    for (int first = 0; first < heads.count(begin); first += 8 * kGradTiles) {
+    for (int first = 0; first < in.heads.count(begin); first += 8 * kGradTiles) {
       float probabilities[kGradTiles][4];
       float grad_scores[kGradTiles][4];
-      multiply_features(key, shared.tiles.a, first, probabilities);
-      multiply_features(value, shared.tiles.b, first, grad_scores);
+      multiply_features(key, tiles.a, first, probabilities);
+      multiply_features(value, tiles.b, first, grad_scores);
 #pragma unroll
       for (int tile = 0; tile < kGradTiles; ++tile) {
-        const auto of_two = *reinterpret_cast<const Four*>(&shared.statistics[first + 8 * tile + 2 * lane_place()]);
+        const auto two = *reinterpret_cast<const Vector2<QueryLogSum>*>(of_head + begin + first + 8 * tile);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float p = fast_exp2(probabilities[tile][i] * (scale * kLog2E) - of_two.at[i % 2 * 2]);
+          const QueryLogSum& of_query = two.at[i % 2];
+          const float p = fast_exp2(probabilities[tile][i] * (in.scale * kLog2E) - of_query.log_sum);
           probabilities[tile][i] = p;
-          grad_scores[tile][i] = p * (grad_scores[tile][i] - of_two.at[i % 2 * 2 + 1]);
+          grad_scores[tile][i] = p * (grad_scores[tile][i] - of_query.mean);
         }
       }
-      grad_value.add(probabilities, shared.tiles.b, first);
-      grad_key.add(grad_scores, shared.tiles.a, first);
+      grad_value.add(probabilities, tiles.b, first);
+      grad_key.add(grad_scores, tiles.a, first);
     }
-    if constexpr (!kOneTile) {
-      parts = fetch(begin + kTokenTile);
-    }
-  }
-  const float factors[2] = {scale, scale};
-  grad_key.scale(factors);
-  grad_key.template store<kVector>(heads, grad_qkv + w, 3 * w);
-  grad_value.template store<kVector>(heads, grad_qkv + 2 * w, 3 * w);
+  });
+  grad_key.scale({in.scale, in.scale});
+  grad_key.template store<kVector>(in.heads, {grad_qkv + in.w, 3 * in.w});
+  grad_value.template store<kVector>(in.heads, {grad_qkv + 2 * in.w, 3 * in.w});
 }
 
 /// Both, or one of them: keys and values need the statistics of all queries of a head, which one block computes only if
 /// there is one tile of them.
 template <int kWidth, int kVector, bool kOfQueries, bool kOfKeys>
-__global__ void __launch_bounds__(kTensorCoreThreads, kAttentionGradBlocks<kWidth, kOfQueries && kOfKeys>)
-    tensor_core_attention_grad_kernel(Heads heads, const float* grad_y, const float* qkv, int w, float scale,
-                                      QueryLogSum* statistics, float* grad_qkv) {
-  STAGECOACH_SHARED(GradShared<kWidth>, shared);
-  constexpr bool kOneTile = kOfQueries && kOfKeys;
+__global__ void __launch_bounds__(kTensorCoreThreads, kAttentionGradBlocks<kWidth>)
+    tensor_core_attention_grad_kernel(AttentionInputs in, QueryLogSum* statistics, float* grad_qkv) {
+  STAGECOACH_SHARED(TwoTf32Tiles<kWidth>, tiles);
   if constexpr (kOfQueries) {
-    attention_grad_queries<kWidth, kVector, kOneTile>(shared.tiles, heads, grad_y, qkv, w, scale, grad_qkv, statistics);
-  }
-  if constexpr (kOneTile) {
-    __syncthreads();  // the block's statistics are complete, and all threads have read the tiles
+    attention_grad_queries<kWidth, kVector, kOfKeys>(tiles, in, statistics, grad_qkv);
   }
   if constexpr (kOfKeys) {
-    attention_grad_keys<kWidth, kVector, kOneTile>(shared, heads, grad_y, qkv, w, scale, statistics, grad_qkv);
+    attention_grad_keys<kWidth, kVector, kOfQueries>(tiles, in, statistics, grad_qkv);
   }
 }
 
