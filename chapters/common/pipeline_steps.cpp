@@ -30,11 +30,7 @@ void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch
 }  // namespace
 
 Stage make_stage(const Settings& settings, const std::shared_ptr<Sequential>& layers, const ClassifierLoss& loss) {
-  // A recording launches nothing that --profile or a virtual clock could time, and what layers with a bug, or layers
-  // that talk to other ranks, do on the CPU would not happen again.
-  const bool records = settings.world.cuda_graph && settings.world.clock == ClockKind::wall && !settings.run.profile &&
-                       settings.training.inject == Bug::none && !settings.data_parallel.sync_batch_norm &&
-                       mesh_of(settings).tensor == 1;
+  const bool records = settings.world.cuda_graph && why_not_recorded(settings).empty();
   return {layers, recompute_of(settings.pipeline), loss, records ? Stage::Record::yes : Stage::Record::no};
 }
 

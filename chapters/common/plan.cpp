@@ -160,6 +160,22 @@ void place_layers(Plan& plan, const TrainingSettings& training) {
   }
 }
 
+std::string why_not_recorded(const Settings& settings) {
+  const std::pair<bool, const char*> reasons[] = {
+      {settings.run.profile, "--profile times each"},
+      {settings.world.clock == ClockKind::virtual_time, "a virtual clock times each"},
+      {settings.pipeline.recompute, "with --recompute the activations of a graph would stay in memory"},
+      {settings.training.inject != Bug::none, "a layer with a bug may do something else each time"},
+      {settings.data_parallel.sync_batch_norm, "with --sync-batch-norm layers wait for other ranks"},
+      {mesh_of(settings).tensor > 1, "with tensor parallelism layers wait for other ranks"}};
+  for (const auto& [is_so, why] : reasons) {
+    if (is_so) {
+      return std::string("stages launch their operations one by one, not as CUDA graphs: ") + why;
+    }
+  }
+  return "";
+}
+
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
                const std::shared_ptr<const LayerFactory>& layers) {
   Plan plan;
@@ -172,6 +188,10 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   plan.recompute = recompute_of(settings.pipeline);
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
+  if (const std::string why = why_not_recorded(settings);
+      plan.world.device == DeviceType::cuda && settings.world.cuda_graph && !why.empty()) {
+    plan.notes.push_back(why);
+  }
   plan.split = split_of(settings.pipeline, *plan.model, plan.schedule, plan.profile);
   plan.inject = settings.training.inject;
   put_bug_into(plan.schedule, plan.inject);  // last, as no step with a bug can be simulated

@@ -58,6 +58,10 @@ struct Plan {
 /// its use.
 bool is_by_hand(const PipelineSettings& pipeline);
 
+/// Returns why stages on a GPU launch each operation although --graph is on, for a note; empty if they record CUDA
+/// graphs.
+std::string why_not_recorded(const Settings& settings);
+
 /// Returns the plan for the flags --ranks, --chunks, --group, --split and --balance. `schedule` is a name that
 /// make_schedule knows, or a file that exists. Throws UsageError, which says what is possible, for an impossible
 /// combination. `layers` makes the layers that the ranks compute, if they are cut.

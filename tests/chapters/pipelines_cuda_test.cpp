@@ -17,8 +17,9 @@ class PipelinesCuda : public ProgramTest {
     make_data(10, 4);  // few enough for the emulation; the last batch is ragged
   }
   void train(const std::string& program, const std::string& out, std::vector<std::string> more) {
+    // Two epochs: a stage launches each kind of micro-batch once, records the next, and replays the others.
     std::vector<std::string> flags{"--data", "data",     "--batch-size", "6",     "--epochs",
-                                   "1",      "--device", "cuda",         "--out", out};
+                                   "2",      "--device", "cuda",         "--out", out};
     flags.insert(flags.end(), more.begin(), more.end());
     const Outcome outcome = run(program, flags);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -66,12 +66,13 @@ RANKS = {
     "timeout": ["30", "1e-6", "1e-7", "1e6", "1000001", "1e9", "1e18"],
 }
 RECOMPUTE = {"recompute": None}
+GRAPH = {"graph": None, "no-graph": None}
 PROGRAMS = {
-    "ch01_single_device": {**COMMON, **MICROBATCHES, "clock": ["wall", "virtual"], "graph": None},
-    "ch02_naive_model_parallel": {**COMMON, **RANKS},
-    "ch03_gpipe": {**COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, "schedule": ["gpipe", "by-hand", "1f1b"]},
+    "ch01_single_device": {**COMMON, **MICROBATCHES, "clock": ["wall", "virtual"], **GRAPH},
+    "ch02_naive_model_parallel": {**COMMON, **RANKS, **GRAPH},
+    "ch03_gpipe": {**COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, **GRAPH, "schedule": ["gpipe", "by-hand", "1f1b"]},
     "ch04_pipedream": {
-        **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE,
+        **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, **GRAPH,
         "versions": ["stash", "vertical", "2bw", "flush", "none"],
         "schedule": ["1f1b", "by-hand", "gpipe"],
         "replicas": ["1,1", "2,1", "1,2,1", "128,128", "2147483647,2", "0,1"],
@@ -80,7 +81,7 @@ PROGRAMS = {
         "ledger": None, "version-check": None, "no-version-check": None,
     },
     "ch05_interleaved": {
-        **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE,
+        **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, **GRAPH,
         "schedule": ["interleaved", "1f1b", "foldx_aiao", "foldx_fifo", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
                      "dualpipev", "gpipe", "naive", "good.csv",
                      "overflow.csv", "huge.csv", "short.csv", "nowhere.csv"],
@@ -89,7 +90,7 @@ PROGRAMS = {
         "group": ["0", "2", "4", "65536", "65537"],
     },
     "ch06_ddp": {
-        **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE,
+        **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, **GRAPH,
         "mode": ["buckets", "single", "parameter", "central", "replicate"],
         "reduce": ["ordered", "native"],
         "mesh": ["dp=2", "dp=2,pp=2", "pp=2", "dp=1,pp=1", "dp=128,pp=2", "dp=2147483647,pp=2", "dp=2,", "dp=2,dp=2"],
@@ -108,7 +109,7 @@ PROGRAMS = {
     },
 }
 PROGRAMS["ch08_tensor_parallel"] = {
-    **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE,
+    **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, **GRAPH,
     "mesh": ["tp=2", "dp=2,tp=2", "pp=2,tp=2", "tp=3", "tp=1", "tp=129", "tp=2,tp=2", "tp=0"],
     "rank-order": ["tp-dp-pp", "pp-dp-tp", "tp-tp-pp", "tp"],
     "tensor-slices": ["1", "2", "4", "0", "129"],
