@@ -158,12 +158,6 @@ __device__ inline StridedFactor strided_factor(const float* first, int along_k, 
   return {shared_factor(first, along_k).descriptor, static_cast<unsigned>(along_rows) / 4};
 }
 
-/// Waits until at most the last `kPending` groups of products, each ended by end_products, are under way.
-template <int kPending>
-__device__ __forceinline__ void wait_for_all_products_but() {
-  STAGECOACH_WARPGROUP_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
-
 #define STAGECOACH_SUMS8(s, i)                                                                                \
   "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), "+f"(s[i + 5]), "+f"(s[i + 6]), \
       "+f"(s[i + 7])

@@ -422,14 +422,14 @@ void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& win
 void add_conv2d(Kernels& table) {
   table.conv2d = [](const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y) {
     if (takes_shifted_conv2d(x, y, window)) {
-      shifted_conv2d(x, weight, bias, y, shifted_tile(y.size(1)));
+      shifted_conv2d(x, weight, bias, y);
     } else {
       conv2d(x, weight, bias, window, y, fastest_plan);
     }
   };
   table.conv2d_grad_input = [](const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
     if (takes_shifted_conv2d(grad_y, grad_x, window)) {
-      shifted_conv2d_grad_input(grad_y, weight, grad_x, shifted_tile(grad_x.size(1)));
+      shifted_conv2d_grad_input(grad_y, weight, grad_x);
     } else {
       conv2d_grad_input(grad_y, weight, window, grad_x, fastest_plan);
     }

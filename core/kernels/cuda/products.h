@@ -33,12 +33,8 @@ void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& win
 /// Returns whether the functions below compute the convolution of x [N, C, H, W] to y [N, O, P, Q]: the settings and
 /// the GPU allow TF32 by warpgroups, C is a multiple of 8, O one of 64, and a line of x fits into shared memory.
 bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window);
-/// Returns the fastest tile for a result of `outputs` channels: 64 x 256, 64 x 512 or 128 x 256, where the rows divide
-/// `outputs`.
-BlockTile shifted_tile(std::int64_t outputs);
-
-void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, const BlockTile& tile);
-void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, const BlockTile& tile);
+void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y);
+void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x);
 
 /// Returns whether the function below computes the gradient: as above, but C and O are multiples of 64, and y is 4, 8,
 /// 16 or (with stride 1) 32 wide.

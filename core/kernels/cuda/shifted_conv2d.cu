@@ -1,5 +1,5 @@
 /// @file
-/// Chooses the tiles of shifted_conv2d.cuh, and prepares the weight for it.
+/// Launches the kernels of shifted_conv2d.cuh and shifted_weight_gradient.cuh, and prepares the weight for the former.
 
 #include <algorithm>
 
@@ -13,10 +13,6 @@
 namespace stagecoach::cuda {
 namespace {
 
-using Low = ShiftedTile<64, 256, 2, 3>;
-using Wide = ShiftedTile<64, 512, 1, 3>;
-using Square = ShiftedTile<128, 256, 1, 3>;
-
 /// The weight [O, C, 3, 3] as the factor of a convolution from K channels to M. For the gradient of the input K is O
 /// and M is C, and the taps are in reverse order.
 struct WeightToPack {
@@ -26,14 +22,14 @@ struct WeightToPack {
   bool reversed;
 };
 
-/// packed [M / kM, K / 8, taps, 2, kM, 4]: tiles in the order in which shifted_conv2d_tiles stores them in shared
+/// packed [M / 64, K / 8, taps, 2, 64, 4]: tiles in the order in which shifted_conv2d_tiles stores them in shared
 /// memory, rounded to TF32. A thread per (m, k).
-template <int kM>
 __global__ void pack_shifted_weight(int count, int chunks, WeightToPack from, float* packed) {
   const auto at = static_cast<int>(element());
   if (at >= count) {
     return;
   }
+  constexpr int kM = ShiftedTile::kM;
   constexpr int kFloats = kM * kShiftedChannels;  // of a tap
   const int in_chunk = at % kFloats;              // [2, kM, 4]
   const int chunk = at / kFloats;
@@ -49,28 +45,17 @@ __global__ void pack_shifted_weight(int count, int chunks, WeightToPack from, fl
   }
 }
 
-template <class Tile>
-void run_tiles(Device device, const WeightToPack& weight, ShiftedConv conv) {
-  Workspace<float> packed(std::int64_t{1} * conv.outputs * conv.channels * kShiftedTaps, device);
-  launch_elements(device, pack_shifted_weight<Tile::kM>, conv.outputs * conv.channels, conv.channels / kShiftedChannels,
-                  weight, packed.data());
-  conv.weight = packed.data();
-  const int blocks = conv.pixels.tiles(Tile::kN) * (conv.outputs / Tile::kM);
-  launch(shifted_conv2d_tiles<Tile>, static_cast<unsigned>(blocks), Tile::kThreads, sizeof(ShiftedShared<Tile>),
-         compute_stream(device), conv);
-}
-
-void run(Device device, const BlockTile& tile, const WeightToPack& weight, const ShiftedConv& conv) {
+void run(Device device, const WeightToPack& weight, ShiftedConv conv) {
   if (conv.pixels.samples == 0) {
     return;
   }
-  if (tile.m == Square::kM) {
-    run_tiles<Square>(device, weight, conv);
-  } else if (tile.n == Wide::kN) {
-    run_tiles<Wide>(device, weight, conv);
-  } else {
-    run_tiles<Low>(device, weight, conv);
-  }
+  Workspace<float> packed(std::int64_t{1} * conv.outputs * conv.channels * kShiftedTaps, device);
+  launch_elements(device, pack_shifted_weight, conv.outputs * conv.channels, conv.channels / kShiftedChannels, weight,
+                  packed.data());
+  conv.weight = packed.data();
+  const int blocks = conv.pixels.tiles(ShiftedTile::kN) * (conv.outputs / ShiftedTile::kM);
+  launch(shifted_conv2d_tiles, static_cast<unsigned>(blocks), ShiftedTile::kThreads, sizeof(ShiftedShared),
+         compute_stream(device), conv);
 }
 
 /// Whether a convolution of images [N, C, H, W] to O channels is one for shifted_conv2d.
@@ -78,7 +63,8 @@ bool is_shifted(std::int64_t channels, std::int64_t outputs, const Tensor& image
   const std::int64_t width = images.size(3);
   return window.kernel == 3 && window.stride == 1 && window.padding == 1 && channels % kShiftedChannels == 0 &&
          channels > 0 && outputs % 64 == 0 && outputs > 0 && images.size(2) > 0 && width > 0 &&
-         PixelSequence(1, 1, static_cast<int>(std::min<std::int64_t>(width, 1 << 16))).window(Low::kN) <= Low::kWindow;
+         PixelSequence(1, 1, static_cast<int>(std::min<std::int64_t>(width, 1 << 16))).window(ShiftedTile::kN) <=
+             ShiftedTile::kWindow;
 }
 
 ShiftedConv shifted_conv(const Tensor& x, const Tensor& bias, Tensor& y) {
@@ -112,7 +98,7 @@ void run_lines(Device device, int columns, const ShiftedGradient& g, int splits)
     case 4:
       return run_lines<GradientLines<4, 2 * kMore, kStride>>(device, g, splits);
     case 8:
-      return run_lines<GradientLines<8, 2 * kMore, kStride>>(device, g, splits);
+      return run_lines<GradientLines<8, 2, kStride>>(device, g, splits);
     case 16:
       return run_lines<GradientLines<16, kMore, kStride>>(device, g, splits);
     default:
@@ -166,18 +152,14 @@ bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window
          is_shifted(x.size(1), y.size(1), x, window);
 }
 
-BlockTile shifted_tile(std::int64_t outputs) {
-  return outputs % Square::kM == 0 ? BlockTile{Square::kM, Square::kN} : BlockTile{Low::kM, Low::kN};
-}
-
-void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, const BlockTile& tile) {
+void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
   const int channels = to_int(x.size(1));
-  run(x.device(), tile, {weight.data<float>(), kShiftedTaps, channels * kShiftedTaps, false}, shifted_conv(x, bias, y));
+  run(x.device(), {weight.data<float>(), kShiftedTaps, channels * kShiftedTaps, false}, shifted_conv(x, bias, y));
 }
 
-void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, const BlockTile& tile) {
+void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
   const int channels = to_int(grad_x.size(1));
-  run(grad_y.device(), tile, {weight.data<float>(), channels * kShiftedTaps, kShiftedTaps, true},
+  run(grad_y.device(), {weight.data<float>(), channels * kShiftedTaps, kShiftedTaps, true},
       shifted_conv(grad_y, {}, grad_x));
 }
 

@@ -83,38 +83,34 @@ struct ShiftedConv {
   PixelSequence pixels;
 };
 
-/// kM x kN of the result per block, 64 x 256 of them per warpgroup. kBlocks of them fit into an SM.
-template <int kM_, int kN_, int kBlocks_, int kStages_>
+/// The part of the result that a block computes. Three blocks with two stages each fit into an SM of an H200, which is
+/// faster there than fewer blocks with larger tiles or more stages.
 struct ShiftedTile {
-  static constexpr int kM = kM_;
-  static constexpr int kN = kN_;
-  static constexpr int kBlocks = kBlocks_;
-  static constexpr int kAcross = kN / 256;  // warpgroups along N
-  static constexpr int kThreads = kWarpgroup * kAcross * (kM / kWarpgroupRows);
+  static constexpr int kM = kWarpgroupRows;
+  static constexpr int kN = 256;
+  static constexpr int kBlocks = 3;
+  static constexpr int kThreads = kWarpgroup;
   static constexpr int kWindow = kN / 2 * 3;  // the most pixels of a window
   static constexpr int kSlots = (kWindow + kThreads - 1) / kThreads;
-  static constexpr int kStages = kStages_;
+  static constexpr int kStages = 2;
 };
 
-template <class Tile>
 struct alignas(128) ShiftedStage {
-  float weight[kShiftedTaps][kShiftedChannels / kCoreK][Tile::kM][kCoreK];
-  float window[kShiftedChannels / kCoreK][Tile::kWindow][kCoreK];
+  float weight[kShiftedTaps][kShiftedChannels / kCoreK][ShiftedTile::kM][kCoreK];
+  float window[kShiftedChannels / kCoreK][ShiftedTile::kWindow][kCoreK];
 };
-template <class Tile>
 struct ShiftedShared {
-  ShiftedStage<Tile> stages[Tile::kStages];
-  int offsets[Tile::kN];  // of the results for output 0 in y, or -1
+  ShiftedStage stages[ShiftedTile::kStages];
+  int offsets[ShiftedTile::kN];  // of the results for output 0 in y, or -1
 };
 
 /// One thread's part of loading a window: all channels of every kThreads-th pixel.
-template <class Tile>
 class WindowLoader {
  public:
   __device__ WindowLoader(const ShiftedConv& conv, int first, int count)
       : plane_(conv.pixels.height * conv.pixels.width), count_(count), x_(conv.x) {
 #pragma unroll
-    for (int i = 0; i < Tile::kSlots; ++i) {
+    for (int i = 0; i < ShiftedTile::kSlots; ++i) {
       const int at = unit(i);
       const PixelAt pixel = conv.pixels.pixel(first + at);
       offsets_[i] = at < count_ && pixel.inside
@@ -125,7 +121,7 @@ class WindowLoader {
   /// Loads the next channels from memory into registers; the thread continues while the values arrive.
   __device__ void load() {
 #pragma unroll
-    for (int i = 0; i < Tile::kSlots; ++i) {
+    for (int i = 0; i < ShiftedTile::kSlots; ++i) {
 #pragma unroll
       for (int c = 0; c < kShiftedChannels; ++c) {
         values_[i][c] = predicated_load(offsets_[i] >= 0, x_ + offsets_[i] + c * plane_);
@@ -134,9 +130,9 @@ class WindowLoader {
     x_ += kShiftedChannels * plane_;
   }
   /// Stores the registers in shared memory, rounded to TF32.
-  __device__ void put(ShiftedStage<Tile>& stage) const {
+  __device__ void put(ShiftedStage& stage) const {
 #pragma unroll
-    for (int i = 0; i < Tile::kSlots; ++i) {
+    for (int i = 0; i < ShiftedTile::kSlots; ++i) {
       if (unit(i) < count_) {
 #pragma unroll
         for (int c = 0; c < kShiftedChannels; c += kCoreK) {
@@ -149,29 +145,27 @@ class WindowLoader {
   }
 
  private:
-  __device__ static int unit(int slot) { return static_cast<int>(threadIdx.x) + slot * Tile::kThreads; }
+  __device__ static int unit(int slot) { return static_cast<int>(threadIdx.x) + slot * ShiftedTile::kThreads; }
 
   int plane_;
   int count_;  // pixels of the window
   const float* x_;
-  int offsets_[Tile::kSlots];
-  float values_[Tile::kSlots][kShiftedChannels];
+  int offsets_[ShiftedTile::kSlots];
+  float values_[ShiftedTile::kSlots][kShiftedChannels];
 };
 
-template <class Tile>
-__device__ void start_weight(ShiftedStage<Tile>& stage, const float* weight) {
+__device__ void start_weight(ShiftedStage& stage, const float* weight) {
   constexpr int kFloats = sizeof(stage.weight) / sizeof(float);
   float* to = &stage.weight[0][0][0][0];
-  for (int at = static_cast<int>(threadIdx.x) * kCoreK; at < kFloats; at += Tile::kThreads * kCoreK) {
+  for (int at = static_cast<int>(threadIdx.x) * kCoreK; at < kFloats; at += ShiftedTile::kThreads * kCoreK) {
     start_copy(to + at, weight + at);
   }
 }
 
 /// Fills the table of where the results are in y; complete after the next barrier.
-template <class Tile>
-__device__ void find_results(const ShiftedConv& conv, int first, int (&offsets)[Tile::kN]) {
+__device__ void find_results(const ShiftedConv& conv, int first, int (&offsets)[ShiftedTile::kN]) {
   const PixelSequence& s = conv.pixels;
-  for (int n = static_cast<int>(threadIdx.x); n < Tile::kN; n += Tile::kThreads) {
+  for (int n = static_cast<int>(threadIdx.x); n < ShiftedTile::kN; n += ShiftedTile::kThreads) {
     const PixelAt pixel = s.pixel(first + s.pitch + s.step + n / 8 * s.group + n % 8);
     const int plane = s.height * s.width;
     offsets[n] = pixel.inside ? pixel.sample * conv.outputs * plane + pixel.row * s.width + pixel.column : -1;
@@ -200,27 +194,24 @@ __device__ inline void store_shifted(const ShiftedConv& conv, int row, const int
   }
 }
 
-template <class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) shifted_conv2d_tiles(ShiftedConv conv) {
-  STAGECOACH_DYNAMIC_SHARED(ShiftedShared<Tile>, shared);
+__global__ void __launch_bounds__(ShiftedTile::kThreads, ShiftedTile::kBlocks) shifted_conv2d_tiles(ShiftedConv conv) {
+  STAGECOACH_DYNAMIC_SHARED(ShiftedShared, shared);
   const PixelSequence& s = conv.pixels;
-  const int row_tiles = conv.outputs / Tile::kM;
+  const int row_tiles = conv.outputs / ShiftedTile::kM;
   const int row_tile = static_cast<int>(blockIdx.x) % row_tiles;  // along rows first: they share the pixels
-  const int first = static_cast<int>(blockIdx.x) / row_tiles * (Tile::kN / 8 * s.group);
-  const int group = static_cast<int>(threadIdx.x) / kWarpgroup;
-  const int row = group / Tile::kAcross * kWarpgroupRows;
-  const int column = group % Tile::kAcross * 256;
+  const int first = static_cast<int>(blockIdx.x) / row_tiles * (ShiftedTile::kN / 8 * s.group);
   const int chunks = conv.channels / kShiftedChannels;
-  constexpr int kStageFloats = sizeof(ShiftedStage<Tile>) / sizeof(float);
+  constexpr int kStageFloats = sizeof(ShiftedStage) / sizeof(float);
   constexpr int kWeightFloats = sizeof(shared.stages[0].weight) / sizeof(float);
   const float* weight = conv.weight + static_cast<long long>(row_tile) * chunks * kWeightFloats;
-  const StridedFactor a = strided_factor(shared.stages[0].weight[0][0][row], Tile::kM * kCoreK, kCoreRows * kCoreK);
+  const StridedFactor a =
+      strided_factor(shared.stages[0].weight[0][0][0], ShiftedTile::kM * kCoreK, kCoreRows * kCoreK);
   const StridedFactor b =
-      strided_factor(shared.stages[0].window[0][column / 8 * s.group], Tile::kWindow * kCoreK, s.group * kCoreK);
+      strided_factor(shared.stages[0].window[0][0], ShiftedTile::kWindow * kCoreK, s.group * kCoreK);
 
-  WindowLoader<Tile> loader(conv, first, s.window(Tile::kN));
-  find_results<Tile>(conv, first, shared.offsets);
-  start_weight<Tile>(shared.stages[0], weight);
+  WindowLoader loader(conv, first, s.window(ShiftedTile::kN));
+  find_results(conv, first, shared.offsets);
+  start_weight(shared.stages[0], weight);
   loader.load();
   float sums[128] = {};
   int stage = 0;
@@ -228,24 +219,24 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) shifted_conv2d_
     loader.put(shared.stages[stage]);
     wait_for_copies();
     publish_to_tensor_cores();
-    wait_for_all_products_but<Tile::kStages - 2>();  // of the stage that is filled next
-    __syncthreads();  // the stage is complete, and no warpgroup reads the one that is filled next
+    wait_for_products();  // of the stage that is filled next
+    __syncthreads();      // the stage is complete, and no warpgroup reads the one that is filled next
     begin_products();
 #pragma unroll
     for (int tap = 0; tap < kShiftedTaps; ++tap) {
-      start_product(sums, a + (stage * kStageFloats + tap * kShiftedChannels * Tile::kM),
+      start_product(sums, a + (stage * kStageFloats + tap * kShiftedChannels * ShiftedTile::kM),
                     b + (stage * kStageFloats + (tap / 3 * s.pitch + tap % 3 * s.step) * kCoreK));
     }
     end_products();
-    stage = stage == Tile::kStages - 1 ? 0 : stage + 1;
+    stage = 1 - stage;
     if (chunk + 1 < chunks) {
       weight += kWeightFloats;
-      start_weight<Tile>(shared.stages[stage], weight);
+      start_weight(shared.stages[stage], weight);
       loader.load();
     }
   }
   wait_for_products();
-  store_shifted(conv, row_tile * Tile::kM + row, shared.offsets + column, sums);
+  store_shifted(conv, row_tile * ShiftedTile::kM, shared.offsets, sums);
 }
 
 }  // namespace stagecoach::cuda

@@ -417,7 +417,7 @@ __device__ void attention_grad_queries(TwoTf32Tiles<kWidth>& tiles, const Attent
     inverse_sum[half] = 1 / sum;
     mean[half] = reduce_places(mean[half], Sum{}) / sum;
     if (lane_place() == 0) {
-      statistics[blockIdx.x * kTokenTile + lane_row() + 8 * half] = {softmax.max[half] * softmax.factor + log2(sum),
+      statistics[blockIdx.x * kTokenTile + lane_row() + 8 * half] = {softmax.max[half] * softmax.factor + log2f(sum),
                                                                      mean[half]};
     }
   }

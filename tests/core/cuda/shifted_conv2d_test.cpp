@@ -39,7 +39,7 @@ const std::vector<cpu::ConvShape> kShapes = {
     {0, 8, 4, 4, 128, kWindow},
 };
 
-class CudaShiftedConv2d : public ::testing::TestWithParam<cuda::BlockTile> {
+class CudaShiftedConv2d : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!test::has_cuda()) {
@@ -50,15 +50,7 @@ class CudaShiftedConv2d : public ::testing::TestWithParam<cuda::BlockTile> {
     }
   }
 };
-std::string size_of_tile(const ::testing::TestParamInfo<cuda::BlockTile>& info) {
-  return fmt::format("{}x{}", info.param.m, info.param.n);
-}
-INSTANTIATE_TEST_SUITE_P(Tiles, CudaShiftedConv2d,
-                         ::testing::Values(cuda::BlockTile{64, 256}, cuda::BlockTile{64, 512},
-                                           cuda::BlockTile{128, 256}),
-                         size_of_tile);
-
-TEST_P(CudaShiftedConv2d, Forward) {
+TEST_F(CudaShiftedConv2d, Forward) {
   for (const cpu::ConvShape& s : kShapes) {
     SCOPED_TRACE(fmt::format("[{}, {}, {}, {}]", s.samples, s.channels, s.height, s.width));
     const Tensor x = whole_numbers({s.samples, s.channels, s.height, s.width}, "x");
@@ -67,12 +59,12 @@ TEST_P(CudaShiftedConv2d, Forward) {
     Tensor y = Tensor::empty({s.samples, s.outputs, s.height, s.width}, DType::float32);
     cpu::plain::conv2d(s, x.data<float>(), weight.data<float>(), bias.data<float>(), y.mutable_data<float>());
     Tensor out = Tensor::empty(y.shape(), DType::float32, test::kCuda);
-    cuda::shifted_conv2d(x.to(test::kCuda), weight.to(test::kCuda), bias.to(test::kCuda), out, GetParam());
+    cuda::shifted_conv2d(x.to(test::kCuda), weight.to(test::kCuda), bias.to(test::kCuda), out);
     EXPECT_TRUE(test::same_bytes(out.to(Device{}), y));
   }
 }
 
-TEST_P(CudaShiftedConv2d, GradientOfTheInput) {
+TEST_F(CudaShiftedConv2d, GradientOfTheInput) {
   for (cpu::ConvShape s : kShapes) {
     std::swap(s.channels, s.outputs);
     SCOPED_TRACE(fmt::format("[{}, {}, {}, {}]", s.samples, s.channels, s.height, s.width));
@@ -81,7 +73,7 @@ TEST_P(CudaShiftedConv2d, GradientOfTheInput) {
     Tensor grad_x = Tensor::empty({s.samples, s.channels, s.height, s.width}, DType::float32);
     cpu::plain::conv2d_grad_input(s, grad_y.data<float>(), weight.data<float>(), grad_x.mutable_data<float>());
     Tensor out = Tensor::empty(grad_x.shape(), DType::float32, test::kCuda);
-    cuda::shifted_conv2d_grad_input(grad_y.to(test::kCuda), weight.to(test::kCuda), out, GetParam());
+    cuda::shifted_conv2d_grad_input(grad_y.to(test::kCuda), weight.to(test::kCuda), out);
     EXPECT_TRUE(test::same_bytes(out.to(Device{}), grad_x));
   }
 }

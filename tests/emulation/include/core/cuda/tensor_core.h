@@ -56,9 +56,6 @@ struct StridedFactor {
 inline StridedFactor strided_factor(const float* first, int along_k, int along_rows) {
   return {first, along_k, along_rows};
 }
-template <int kPending>
-void wait_for_all_products_but() {}
-
 void start_product(float (&sums)[96], StridedFactor a, StridedFactor b);
 void start_product(float (&sums)[128], StridedFactor a, StridedFactor b);
 
