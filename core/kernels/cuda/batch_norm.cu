@@ -2,6 +2,7 @@
 /// Sums over all but dimension 1 of [N, C, S], by CUB, and batch norm, which needs them.
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
@@ -157,7 +158,8 @@ struct Moments {
     const T total = count + other.count;
     const T share = total > 0 ? other.count / total : T(0);
     const T difference = other.mean - mean;
-    return {total, mean + difference * share, squares + other.squares + difference * (difference * (count * share))};
+    const T more = difference * (count * share);
+    return {total, std::fma(difference, share, mean), std::fma(difference, more, squares + other.squares)};
   }
 };
 
@@ -174,7 +176,7 @@ __device__ Moments<T> moments_of(const T (&values)[kValues], int count) {
 #pragma unroll
   for (int i = 0; i < kValues; ++i) {
     const T deviation = i < count ? values[i] - mean : T(0);
-    squares += deviation * deviation;
+    squares = std::fma(deviation, deviation, squares);
   }
   return {static_cast<T>(count), mean, squares};
 }
@@ -247,15 +249,16 @@ void for_each_element(const Tensor& x, const OfChannel& of_channel, T* out, cons
   with_vector_width(e.plane, body, out, inputs...);
 }
 
-/// activation((x - mean) * factor + bias + addend)
+/// activation((x - mean) * factor + bias + addend). Products that are added say so (std::fma): a compiler that chooses
+/// where to round once may choose another place for vectors than for single elements.
 template <class T>
 struct Normalised {
   T mean;
   T factor;
   T bias;
   bool relu;
-  __device__ T operator()(T x) const { return activated((x - mean) * factor + bias); }
-  __device__ T operator()(T x, T addend) const { return activated((x - mean) * factor + bias + addend); }
+  __device__ T operator()(T x) const { return activated(std::fma(x - mean, factor, bias)); }
+  __device__ T operator()(T x, T addend) const { return activated(std::fma(x - mean, factor, bias) + addend); }
   // Written so that NaN propagates.
   __device__ T activated(T y) const { return relu && y < 0 ? T(0) : y; }
   /// Returns the gradient of what the activation was applied to, which is computed again rather than loaded.
@@ -288,7 +291,7 @@ struct NormalisedGradient {
   T mean_product;
   __device__ T operator()(T grad_y, T x) const {
     const T normalised = (x - forward.mean) * inverse;
-    return forward.factor * (forward.before_activation(grad_y, x) - mean_grad - normalised * mean_product);
+    return forward.factor * std::fma(-normalised, mean_product, forward.before_activation(grad_y, x) - mean_grad);
   }
 };
 
