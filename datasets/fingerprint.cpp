@@ -88,7 +88,7 @@ Fingerprint fingerprint_of(const TrainTest& data) {
 std::uint32_t names_digest(const Fingerprint& fingerprint) {
   std::uint32_t digest = 0;
   for (const std::string& name : fingerprint.classes) {
-    digest = crc32_after(digest, name.c_str(), name.size() + 1);  // the NUL byte keeps neighbours apart
+    digest = crc32_after(digest, name.c_str(), name.size() + 1);  // with the NUL byte: 'a', 'bc' is not 'ab', 'c'
   }
   return digest;
 }

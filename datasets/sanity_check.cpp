@@ -72,7 +72,7 @@ std::vector<std::int64_t> candidates(const Images& images) {
   return found;
 }
 
-/// Returns the candidates in an order in which equal images are neighbours, the first of them first.
+/// Returns the candidates in an order in which equal images are adjacent, the first of them first.
 std::vector<std::int64_t> sorted_candidates(const Images& images) {
   std::vector<std::int64_t> found = candidates(images);
   std::sort(found.begin(), found.end(), [&](std::int64_t a, std::int64_t b) {

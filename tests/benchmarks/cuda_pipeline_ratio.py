@@ -29,7 +29,7 @@ RUNS = {
 
 
 def images_per_second(flags, batch_size, arguments):
-    """The rate of the fastest epoch behind the first, which records; None, and a line on why, if the run failed."""
+    """The rate of the fastest epoch after the first, which records; None, and a line on why, if the run failed."""
     command = [flags.programs / arguments[0], "--data", flags.data, "--device", "cuda", "--epochs", flags.epochs,
                "--batch-size", batch_size, "--microbatches", 4, "--optimizer", "adam", *arguments[1:]]  # fmt: skip
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
