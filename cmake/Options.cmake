@@ -24,7 +24,7 @@ else()
   set(system posix)
 endif()
 set(STAGECOACH_SYSTEM ${system} CACHE STRING
-    "The source of what each operating system does in its own way (core/system.h): linux, or posix for all others")
+    "The source of what each operating system does in its own way (core/base/system.h): linux, or posix for all others")
 set_property(CACHE STAGECOACH_SYSTEM PROPERTY STRINGS linux posix)
 if(NOT STAGECOACH_SYSTEM MATCHES "^(linux|posix)$")
   message(FATAL_ERROR "STAGECOACH_SYSTEM: expected linux or posix, got '${STAGECOACH_SYSTEM}'")

@@ -1,6 +1,6 @@
-# What other projects see of Stagecoach: the targets Stagecoach::core, nn, datasets and parallel, by aliases here and
+# What other projects see of Stagecoach: the targets Stagecoach::core, nn, datasets, schedule and parallel, by aliases here and
 # under the same names in what `cmake --install` installs, and packages of that (`cpack --preset package`).
-set(floors core nn datasets drawing ranks parallel)
+set(floors base core nn datasets drawing schedule ranks parallel)
 foreach(floor ${floors})
   add_library(Stagecoach::${floor} ALIAS stagecoach_${floor})
   set_target_properties(stagecoach_${floor} PROPERTIES EXPORT_NAME ${floor})
@@ -22,7 +22,7 @@ install(TARGETS ${libraries} EXPORT StagecoachTargets COMPONENT development)
 install(DIRECTORY core nn datasets parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stagecoach COMPONENT development
   FILES_MATCHING PATTERN "*.h"
   PATTERN core/cuda EXCLUDE
-  PATTERN core/parse_json.h EXCLUDE
+  PATTERN core/base/parse_json.h EXCLUDE
   PATTERN core/kernels/cpu EXCLUDE
   PATTERN core/kernels/cuda EXCLUDE
   PATTERN parallel/comm/mpi EXCLUDE

@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

@@ -3,7 +3,7 @@
 #include <array>
 #include <atomic>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 namespace {

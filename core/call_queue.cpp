@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/allocator.h"
-#include "core/error.h"
-#include "core/start_thread.h"
+#include "core/base/error.h"
+#include "core/base/start_thread.h"
 #include "core/trace.h"
 
 namespace stagecoach {

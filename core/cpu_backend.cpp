@@ -6,11 +6,11 @@
 #include <mutex>
 
 #include "core/allocator.h"
-#include "core/error.h"
-#include "core/memory_limits.h"
+#include "core/base/error.h"
+#include "core/base/memory_limits.h"
+#include "core/base/system.h"
+#include "core/base/throw_if.h"
 #include "core/parallel_for.h"
-#include "core/system.h"
-#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {

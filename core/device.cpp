@@ -1,9 +1,9 @@
 #include "core/device.h"
 
+#include "core/base/error.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
-#include "core/parse.h"
-#include "core/throw_if.h"
 
 namespace stagecoach {
 

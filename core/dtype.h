@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/half.h"
 
 namespace stagecoach {

@@ -1,5 +1,5 @@
+#include "core/base/error.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 
 namespace stagecoach::cuda {
 

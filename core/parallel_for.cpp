@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "core/relax.h"
-#include "core/start_thread.h"
+#include "core/base/relax.h"
+#include "core/base/start_thread.h"
 
 namespace stagecoach {
 namespace {

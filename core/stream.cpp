@@ -1,8 +1,8 @@
 #include "core/stream.h"
 
 #include "core/asynchronous.h"
+#include "core/base/error.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 #include "core/stream_order.h"
 
 namespace stagecoach {

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "core/asynchronous.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 namespace {

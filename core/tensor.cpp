@@ -4,8 +4,8 @@
 
 #include "core/asynchronous.h"
 #include "core/autograd/node.h"
+#include "core/base/recycled.h"
 #include "core/kernels/kernels.h"
-#include "core/recycled.h"
 #include "core/stream_order.h"
 
 namespace stagecoach {

@@ -9,7 +9,7 @@
 
 #include "core/allocator.h"
 #include "core/asynchronous.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/stream.h"
 
 namespace stagecoach {

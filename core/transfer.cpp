@@ -1,8 +1,8 @@
 #include "core/transfer.h"
 
 #include "core/asynchronous.h"
+#include "core/base/error.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 #include "core/kernels/queued_copy.h"
 
 namespace stagecoach {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/random.h"
 #include "core/transfer.h"
 #include "datasets/augment.h"

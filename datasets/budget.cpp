@@ -1,6 +1,6 @@
 #include "datasets/budget.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
-#include "core/atomic_file.h"
-#include "core/error.h"
-#include "core/memory_limits.h"
-#include "core/parse.h"
-#include "core/throw_if.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
+#include "core/base/memory_limits.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 #include "datasets/files.h"
 #include "datasets/sanity_check.h"
 

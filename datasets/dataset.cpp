@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/phrases.h"
+#include "core/base/phrases.h"
 
 namespace stagecoach {
 

@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "core/memory_limits.h"
-#include "core/throw_if.h"
+#include "core/base/memory_limits.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "core/phrases.h"
-#include "core/printable.h"
+#include "core/base/phrases.h"
+#include "core/base/printable.h"
 
 namespace stagecoach {
 namespace {

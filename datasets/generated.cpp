@@ -5,9 +5,9 @@
 #include <system_error>
 #include <vector>
 
-#include "core/atomic_file.h"
+#include "core/base/atomic_file.h"
+#include "core/base/throw_if.h"
 #include "core/random.h"
-#include "core/throw_if.h"
 #include "datasets/cifar10.h"
 #include "datasets/files.h"
 #include "datasets/shapes.h"

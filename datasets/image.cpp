@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "datasets/exif.h"
 #include "datasets/jpeg.h"
 #include "datasets/png.h"

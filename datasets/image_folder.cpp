@@ -7,10 +7,10 @@
 #include <system_error>
 #include <thread>
 
-#include "core/file_identity.h"
-#include "core/memory_limits.h"
+#include "core/base/file_identity.h"
+#include "core/base/memory_limits.h"
+#include "core/base/throw_if.h"
 #include "core/parallel_for.h"
-#include "core/throw_if.h"
 #include "datasets/budget.h"
 #include "datasets/files.h"
 #include "datasets/sanity_check.h"

@@ -12,7 +12,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "datasets/exif.h"
 
 namespace stagecoach {

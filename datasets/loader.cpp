@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "datasets/batch_maker.h"
 #include "datasets/prefetcher.h"
 

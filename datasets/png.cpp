@@ -10,7 +10,7 @@
 #include <memory>
 #include <string_view>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "datasets/exif.h"
 
 namespace {

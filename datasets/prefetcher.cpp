@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "core/start_thread.h"
-#include "core/system.h"
+#include "core/base/start_thread.h"
+#include "core/base/system.h"
 
 namespace stagecoach {
 

@@ -1,6 +1,6 @@
 #include "datasets/resize.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 // The library is one header; here it is compiled, for this file only.
 #define STB_IMAGE_RESIZE_STATIC

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/phrases.h"
+#include "core/base/error.h"
+#include "core/base/phrases.h"
 
 namespace stagecoach {
 namespace {

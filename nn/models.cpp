@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "nn/layers.h"
 #include "nn/residual_blocks.h"
 #include "nn/transformer.h"

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/memory_limits.h"
+#include "core/base/error.h"
+#include "core/base/memory_limits.h"
+#include "core/base/throw_if.h"
 #include "core/random.h"
-#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {

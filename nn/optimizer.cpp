@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

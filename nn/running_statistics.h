@@ -2,7 +2,7 @@
 /// @file
 /// Controls whether batch norm layers update their running statistics in training.
 
-#include "core/thread_scope.h"
+#include "core/base/thread_scope.h"
 
 namespace stagecoach {
 

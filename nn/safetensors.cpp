@@ -11,10 +11,10 @@
 #include <cstring>
 #include <utility>
 
-#include "core/atomic_file.h"
-#include "core/error.h"
-#include "core/memory_limits.h"
-#include "core/throw_if.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
+#include "core/base/memory_limits.h"
+#include "core/base/throw_if.h"
 #include "nn/foreign_files.h"
 #include "nn/safetensors_header.h"
 

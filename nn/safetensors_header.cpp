@@ -5,8 +5,8 @@
 #include <set>
 #include <tuple>
 
-#include "core/error.h"
-#include "core/parse_json.h"
+#include "core/base/error.h"
+#include "core/base/parse_json.h"
 
 namespace stagecoach::safetensors {
 namespace {

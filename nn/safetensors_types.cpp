@@ -9,7 +9,7 @@
 #include <iterator>
 #include <utility>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach::safetensors {
 namespace {

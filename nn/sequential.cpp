@@ -1,6 +1,6 @@
 #include "nn/sequential.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/layers.h"
 
 namespace stagecoach {

@@ -1,6 +1,6 @@
 #include "nn/tensor_slice.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/kernels/kernels.h"
 
 namespace stagecoach {

@@ -14,8 +14,8 @@
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
 #include "core/autograd/grad_mode.h"
+#include "core/base/throw_if.h"
 #include "core/ops.h"
-#include "core/throw_if.h"
 #include "parallel/pipeline/action_log.h"
 #include "parallel/pipeline/stage.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "chapters/common/micro_batch_loader.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/ops.h"
 #include "parallel/pipeline/pipeline.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "chapters/common/open.h"
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/pipeline/partition.h"
 #include "parallel/schedule/lower.h"

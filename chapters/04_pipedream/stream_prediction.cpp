@@ -8,7 +8,7 @@
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "chapters/common/units.h"
-#include "core/printable.h"
+#include "core/base/printable.h"
 #include "datasets/shares.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/ledger.h"

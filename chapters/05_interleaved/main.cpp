@@ -20,7 +20,7 @@
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {

@@ -17,7 +17,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
 #include "parallel/data_parallel/step_timeline.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "chapters/common/open.h"
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
 
 namespace stagecoach {

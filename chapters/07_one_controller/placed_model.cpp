@@ -5,8 +5,8 @@
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
 #include "core/autograd/grad_mode.h"
+#include "core/base/throw_if.h"
 #include "core/ops.h"
-#include "core/throw_if.h"
 
 namespace stagecoach {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/parse.h"
-#include "core/throw_if.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

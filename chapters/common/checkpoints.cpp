@@ -14,9 +14,9 @@
 
 #include "chapters/common/data_check.h"
 #include "chapters/common/settings.h"
-#include "core/atomic_file.h"
-#include "core/parse.h"
-#include "core/throw_if.h"
+#include "core/base/atomic_file.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 #include "nn/safetensors.h"
 
 namespace stagecoach {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdio>
 
+#include "core/base/system.h"
 #include "core/cuda_backend.h"
-#include "core/system.h"
 
 namespace stagecoach {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/parse_json.h"
-#include "core/throw_if.h"
+#include "core/base/parse_json.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

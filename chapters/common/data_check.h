@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "chapters/common/settings.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "datasets/fingerprint.h"
 
 namespace stagecoach {

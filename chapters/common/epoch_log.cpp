@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/parse_json.h"
+#include "core/base/parse_json.h"
 
 namespace stagecoach {
 

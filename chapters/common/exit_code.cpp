@@ -12,9 +12,9 @@
 #include <new>
 
 #include "chapters/common/name_flags.h"
-#include "core/memory_limits.h"
-#include "core/printable.h"
-#include "core/throw_if.h"
+#include "core/base/memory_limits.h"
+#include "core/base/printable.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
+#include "core/base/throw_if.h"
 #include "core/device.h"
-#include "core/throw_if.h"
 #include "nn/models.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/launch/mpi.h"

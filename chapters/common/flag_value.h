@@ -15,7 +15,7 @@
 
 #include "chapters/common/bounds.h"
 #include "chapters/common/settings.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 

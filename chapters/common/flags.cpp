@@ -18,8 +18,8 @@
 #include "chapters/common/flag_table.h"
 #include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
+#include "core/base/throw_if.h"
 #include "core/kernels/levels.h"
-#include "core/throw_if.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/schedule/schedule_kinds.h"
 

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/file_identity.h"
-#include "core/throw_if.h"
+#include "core/base/file_identity.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 

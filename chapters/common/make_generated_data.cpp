@@ -12,8 +12,8 @@
 
 #include "chapters/common/bounds.h"
 #include "chapters/common/exit_code.h"
-#include "core/error.h"
-#include "core/printable.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
 #include "datasets/generated.h"
 
 namespace stagecoach {

@@ -6,10 +6,10 @@
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/console.h"
+#include "core/base/printable.h"
+#include "core/base/system.h"
+#include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
-#include "core/printable.h"
-#include "core/system.h"
-#include "core/throw_if.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
 #include "parallel/launch/launch_environment.h"

@@ -10,7 +10,7 @@
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/pipeline/fastest_split.h"

@@ -9,7 +9,7 @@
 #include "chapters/common/profile_file.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/launch/launch_environment.h"
 

@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "chapters/common/bounds.h"
-#include "core/parse_json.h"
-#include "core/throw_if.h"
+#include "core/base/parse_json.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

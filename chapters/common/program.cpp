@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "chapters/common/exit_code.h"
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/launch/launch_environment.h"
 
 namespace stagecoach {

@@ -10,8 +10,8 @@
 #include "chapters/common/summary.h"
 #include "chapters/common/training_state.h"
 #include "core/asynchronous.h"
-#include "core/printable.h"
-#include "core/throw_if.h"
+#include "core/base/printable.h"
+#include "core/base/throw_if.h"
 #include "parallel/launch/launch.h"
 
 namespace stagecoach {

@@ -12,11 +12,11 @@
 
 #include "chapters/common/console.h"
 #include "chapters/common/run_files.h"
-#include "core/atomic_file.h"
-#include "core/memory_limits.h"
-#include "core/parse.h"
-#include "core/printable.h"
-#include "core/throw_if.h"
+#include "core/base/atomic_file.h"
+#include "core/base/memory_limits.h"
+#include "core/base/parse.h"
+#include "core/base/printable.h"
+#include "core/base/throw_if.h"
 #include "nn/safetensors.h"
 
 namespace stagecoach {

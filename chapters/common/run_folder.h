@@ -83,7 +83,7 @@ Settings read_settings(const std::filesystem::path& folder, const Chapter& chapt
 
 /// Returns the bytes of a file. Throws DataError, whose text ends with `advice`, if it cannot be read.
 std::string read_text(const std::filesystem::path& path, const std::string& advice);
-/// Writes `text` as a whole file or not at all (core/atomic_file.h).
+/// Writes `text` as a whole file or not at all (core/base/atomic_file.h).
 void write_text(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace stagecoach

@@ -7,9 +7,9 @@
 
 #include "chapters/common/flag_table.h"
 #include "chapters/common/open.h"
-#include "core/parse_json.h"
-#include "core/printable.h"
-#include "core/throw_if.h"
+#include "core/base/parse_json.h"
+#include "core/base/printable.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

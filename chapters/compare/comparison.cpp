@@ -9,7 +9,7 @@
 
 #include "chapters/common/median.h"
 #include "chapters/compare/run_names.h"
-#include "core/printable.h"
+#include "core/base/printable.h"
 
 namespace stagecoach {
 namespace {

@@ -7,9 +7,9 @@
 #include <iterator>
 #include <set>
 
-#include "core/parse.h"
-#include "core/printable.h"
-#include "core/throw_if.h"
+#include "core/base/parse.h"
+#include "core/base/printable.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

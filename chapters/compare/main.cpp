@@ -18,7 +18,7 @@
 #include "chapters/common/run_folder.h"
 #include "chapters/compare/comparison.h"
 #include "chapters/compare/run_names.h"
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "chapters/compare/accuracy_units.h"
 #include "chapters/compare/run_record.h"
-#include "core/parse_json.h"
-#include "core/throw_if.h"
+#include "core/base/parse_json.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

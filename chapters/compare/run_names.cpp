@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "chapters/common/run_files.h"
-#include "core/printable.h"
+#include "core/base/printable.h"
 
 namespace stagecoach {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -12,9 +12,9 @@
 #include "chapters/compare/accuracy_units.h"
 #include "chapters/compare/line_source.h"
 #include "chapters/compare/run_record.h"
-#include "core/parse.h"
-#include "core/printable.h"
-#include "core/throw_if.h"
+#include "core/base/parse.h"
+#include "core/base/printable.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

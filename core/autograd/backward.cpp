@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/kernels/kernels.h"
 #include "core/trace.h"
 

@@ -2,7 +2,7 @@
 /// @file
 /// Whether operations are recorded for a backward pass.
 
-#include "core/thread_scope.h"
+#include "core/base/thread_scope.h"
 
 namespace stagecoach {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
+#include "core/base/thread_scope.h"
 #include "core/tensor.h"
-#include "core/thread_scope.h"
 
 namespace stagecoach {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach::cuda {
 namespace {

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <string>
 
+#include "core/base/error.h"
 #include "core/cuda/device_code.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 
 namespace stagecoach::cuda {
 namespace {

@@ -4,9 +4,9 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/cuda/memory.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 
 namespace stagecoach::cuda {
 namespace {

@@ -1,6 +1,6 @@
+#include "core/base/error.h"
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 
 namespace stagecoach::cuda {
 

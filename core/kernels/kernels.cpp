@@ -5,8 +5,8 @@
 #include <bit>
 
 #include "core/asynchronous.h"
+#include "core/base/error.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 #include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 #include "core/kernels/levels.h"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach::cpu {
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/autograd/node.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/kernels/kernels.h"
 #include "core/trace.h"
 

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "core/autograd/grad_mode.h"
-#include "core/on_exit.h"
+#include "core/base/on_exit.h"
+#include "core/base/start_thread.h"
 #include "core/parallel_for.h"
-#include "core/start_thread.h"
 
 namespace stagecoach {
 

@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/tensor.h"
 #include "parallel/comm/clock.h"
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "core/atomic_file.h"
+#include "core/base/atomic_file.h"
 
 namespace stagecoach {
 namespace {

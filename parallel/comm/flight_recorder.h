@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/file_identity.h"
 #include "core/dtype.h"
-#include "core/file_identity.h"
 #include "core/shape.h"
 #include "parallel/comm/activity.h"
 

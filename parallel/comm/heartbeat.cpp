@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "core/system.h"
+#include "core/base/system.h"
 
 namespace stagecoach {
 namespace {

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <set>
 
-#include "core/on_exit.h"
+#include "core/base/on_exit.h"
 #include "parallel/comm/comm_thread.h"
 
 namespace stagecoach {

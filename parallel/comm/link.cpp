@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
-#include "core/parse.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 
 namespace stagecoach {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/kernels/kernels.h"
 
 namespace stagecoach {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/kernels/kernels.h"
 
 namespace stagecoach {

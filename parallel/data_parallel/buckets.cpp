@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/data_parallel/flat.h"
 
 namespace stagecoach {

@@ -1,7 +1,7 @@
 #include "parallel/data_parallel/flat.h"
 
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/autograd/backward.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/same_model.h"
 

@@ -7,8 +7,8 @@
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
-#include "core/parse.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {

@@ -6,7 +6,7 @@
 
 #include "core/trace.h"
 #include "parallel/data_parallel/step_timeline.h"
-#include "parallel/schedule/predicted_trace.h"
+#include "parallel/pipeline/predicted_trace.h"
 
 namespace stagecoach {
 

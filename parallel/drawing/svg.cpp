@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-#include "core/printable.h"
+#include "core/base/printable.h"
 
 namespace stagecoach {
 namespace {

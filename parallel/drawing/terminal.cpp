@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "core/parse.h"
+#include "core/base/parse.h"
 
 namespace stagecoach {
 namespace {

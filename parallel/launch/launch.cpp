@@ -5,8 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
-#include "core/throw_if.h"
 #include "parallel/comm/thread/thread_communicator.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/nccl.h"

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/parse.h"
-#include "core/throw_if.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

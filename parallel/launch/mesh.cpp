@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 #include "core/device.h"
-#include "core/parse.h"
-#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {

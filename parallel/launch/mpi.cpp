@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/comm/mpi/mpi_communicator.h"
 #include "parallel/launch/run_ranks.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 #include "parallel/comm/nccl/nccl_backend.h"
 #include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/comm/tcp/control_channel.h"

@@ -1,6 +1,6 @@
 // In a build without MPI.
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/launch/mpi.h"
 
 namespace stagecoach::mpi {

@@ -1,6 +1,6 @@
 // In a build without NCCL.
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/launch/nccl.h"
 
 namespace stagecoach::nccl {

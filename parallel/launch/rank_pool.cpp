@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "core/start_thread.h"
-#include "core/throw_if.h"
+#include "core/base/start_thread.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 

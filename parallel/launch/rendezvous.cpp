@@ -7,7 +7,7 @@
 #include <sstream>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/tcp_store_token.h"

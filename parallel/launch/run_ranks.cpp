@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/start_thread.h"
-#include "core/system.h"
+#include "core/base/error.h"
+#include "core/base/start_thread.h"
+#include "core/base/system.h"
 #include "parallel/comm/activity.h"
 
 namespace stagecoach {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
 
 namespace stagecoach {

@@ -11,8 +11,8 @@
 #include "core/allocator.h"
 #include "core/autograd/backward.h"
 #include "core/autograd/node.h"
-#include "core/error.h"
-#include "core/on_exit.h"
+#include "core/base/error.h"
+#include "core/base/on_exit.h"
 #include "core/stream.h"
 
 namespace stagecoach {

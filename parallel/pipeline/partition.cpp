@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/trace.h"
 #include "parallel/comm/activity.h"
 #include "parallel/schedule/gradient_order.h"

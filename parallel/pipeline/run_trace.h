@@ -9,7 +9,7 @@
 
 #include "core/trace.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/schedule/predicted_trace.h"
+#include "parallel/pipeline/predicted_trace.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <set>
 
-#include "core/parse.h"
-#include "core/throw_if.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 #include "parallel/pipeline/rank_balance.h"
 
 namespace stagecoach {

@@ -1,6 +1,6 @@
 #include "parallel/pipeline/stage.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/ops.h"
 #include "nn/running_statistics.h"
 

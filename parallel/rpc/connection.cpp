@@ -2,8 +2,8 @@
 
 #include <iterator>
 
-#include "core/error.h"
-#include "core/throw_if.h"
+#include "core/base/error.h"
+#include "core/base/throw_if.h"
 #include "parallel/rpc/master.h"
 
 namespace stagecoach::rpc {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "core/autograd/backward.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 

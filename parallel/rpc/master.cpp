@@ -1,9 +1,9 @@
 #include "parallel/rpc/master.h"
 
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
-#include "core/parse.h"
-#include "core/throw_if.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/worker.h"
 

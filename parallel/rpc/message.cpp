@@ -4,7 +4,7 @@
 #include <span>
 #include <type_traits>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach::rpc {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "core/autograd/backward.h"
 #include "core/autograd/grad_mode.h"
-#include "core/on_exit.h"
-#include "core/throw_if.h"
+#include "core/base/on_exit.h"
+#include "core/base/throw_if.h"
 #include "parallel/comm/activity.h"
 #include "parallel/rpc/endpoint.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/schedule/dependency_replay.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/lower.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule/rank_actions.h"
 #include "parallel/schedule/schedule_table.h"
 

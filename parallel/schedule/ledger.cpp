@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 namespace {

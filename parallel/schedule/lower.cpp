@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "core/parse.h"
-#include "core/throw_if.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/simulate.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/schedule/schedule_table.h"
 
 namespace stagecoach {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule/dependency_replay.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/lower.h"

@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "core/parse.h"
-#include "core/throw_if.h"
+#include "core/base/parse.h"
+#include "core/base/throw_if.h"
 #include "parallel/schedule/lower.h"
 
 namespace stagecoach {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 

@@ -6,8 +6,8 @@
 
 #include "core/autograd/backward.h"
 #include "core/autograd/grad_mode.h"
+#include "core/base/throw_if.h"
 #include "core/ops.h"
-#include "core/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/same_model.h"

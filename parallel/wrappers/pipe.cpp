@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
+#include "core/base/throw_if.h"
 #include "core/ops.h"
-#include "core/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/pipeline/fastest_split.h"
 #include "parallel/pipeline/layer_profile.h"

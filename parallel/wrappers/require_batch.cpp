@@ -1,6 +1,6 @@
 #include "parallel/wrappers/require_batch.h"
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/autograd/backward.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/ops.h"
 #include "core/random.h"
 #include "core/replay.h"

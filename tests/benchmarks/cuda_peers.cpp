@@ -15,7 +15,7 @@
 #include <initializer_list>
 #include <memory>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/benchmarks/cuda_timing.h"
 
 namespace stagecoach {

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 #include "core/random.h"
 
 namespace stagecoach {

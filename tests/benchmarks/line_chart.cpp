@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "core/parse_json.h"
+#include "core/base/parse_json.h"
 #include "parallel/drawing/charts.h"
 
 int main() {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/autograd/node.h"
-#include "core/system.h"
+#include "core/base/system.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"

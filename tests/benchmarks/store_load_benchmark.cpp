@@ -28,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/comm/tcp/tcp_socket.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "parallel/comm/tcp/tcp_store_message.h"

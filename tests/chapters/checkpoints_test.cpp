@@ -8,7 +8,7 @@
 #include <string>
 
 #include "chapters/common/training_state.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/safetensors.h"
 #include "parallel/launch/launch.h"
 #include "tests/support/errors.h"

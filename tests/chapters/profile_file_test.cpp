@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/chapters/pipelines.h"
 #include "tests/support/errors.h"
 

@@ -17,7 +17,7 @@
 #include <string>
 
 #include "chapters/common/chapter.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"

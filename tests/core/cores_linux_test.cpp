@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "core/system.h"
+#include "core/base/system.h"
 
 namespace stagecoach {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "datasets/dataset.h"
 #include "tests/support/files.h"
 

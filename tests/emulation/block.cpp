@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/emulation/fiber.h"
 
 thread_local uint3 threadIdx{};

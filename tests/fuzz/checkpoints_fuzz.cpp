@@ -4,7 +4,7 @@
 #include <string>
 
 #include "chapters/common/checkpoints.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/tensor.h"
 #include "nn/safetensors.h"
 #include "tests/fuzz/input_file.h"

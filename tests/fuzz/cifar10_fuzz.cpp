@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "datasets/cifar10.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/target.h"

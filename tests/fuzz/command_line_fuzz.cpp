@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "chapters/common/flags.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/fuzz/all_flags.h"
 #include "tests/fuzz/target.h"
 

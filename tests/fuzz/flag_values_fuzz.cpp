@@ -3,8 +3,8 @@
 #include <cmath>
 #include <string>
 
+#include "core/base/error.h"
 #include "core/device.h"
-#include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/network.h"
 #include "parallel/launch/mesh.h"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "datasets/image.h"
 #include "tests/fuzz/target.h"
 

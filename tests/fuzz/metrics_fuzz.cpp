@@ -1,7 +1,7 @@
 // metrics.jsonl and config.json as `compare` reads them, and what it says about them: chapters/compare/run_record.h.
 
 #include "chapters/compare/run_record.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/fuzz/compare_run.h"
 #include "tests/fuzz/target.h"
 

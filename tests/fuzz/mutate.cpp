@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/fuzz/memory_limit.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/random.h"
 
 namespace stagecoach::fuzz {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/fuzz/target.h"
 
 using namespace stagecoach;

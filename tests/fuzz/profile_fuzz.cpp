@@ -1,7 +1,7 @@
 // What layers cost, which --profile-file reads: chapters/common/profile_file.h.
 
 #include "chapters/common/profile_file.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/models.h"
 #include "parallel/pipeline/partition.h"
 #include "tests/fuzz/target.h"

@@ -1,6 +1,6 @@
 // Weights and checkpoints on disk: nn/safetensors.h.
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/safetensors.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/target.h"

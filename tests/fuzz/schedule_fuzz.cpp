@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/lower.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "chapters/common/settings.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/fuzz/all_flags.h"
 #include "tests/fuzz/target.h"
 

@@ -1,7 +1,7 @@
 // What a program printed, as `compare` reads it: chapters/compare/run_record.h.
 
 #include "chapters/compare/run_record.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/fuzz/compare_run.h"
 #include "tests/fuzz/target.h"
 

@@ -19,7 +19,7 @@
 #include <random>
 #include <system_error>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/labs/descendants.h"
 
 namespace stagecoach::labs {

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "chapters/common/not_written.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/labs/child_process.h"
 
 namespace stagecoach::labs {

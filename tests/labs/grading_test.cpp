@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "chapters/common/not_written.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/tensor.h"
 #include "tests/labs/descendants.h"
 

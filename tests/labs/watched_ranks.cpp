@@ -12,7 +12,7 @@
 #include <thread>
 #include <tuple>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "tests/labs/grading.h"
 
 namespace stagecoach::labs {

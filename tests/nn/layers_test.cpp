@@ -1,7 +1,7 @@
 #include "nn/layers.h"
 
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/devices.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 

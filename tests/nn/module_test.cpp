@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "nn/sequential.h"

@@ -1,6 +1,6 @@
 #include "nn/named_tensors.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/autograd/backward.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/safetensors.h"

@@ -11,7 +11,7 @@
 
 #include "core/allocator.h"
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "nn/residual_blocks.h"

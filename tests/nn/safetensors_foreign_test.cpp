@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/random.h"
 #include "nn/safetensors.h"
 #include "tests/support/errors.h"

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "core/allocator.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"

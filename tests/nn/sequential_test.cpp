@@ -1,6 +1,6 @@
 #include "nn/sequential.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "tests/support/tensors.h"

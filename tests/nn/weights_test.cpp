@@ -1,6 +1,6 @@
 #include "nn/weights.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "nn/safetensors.h"

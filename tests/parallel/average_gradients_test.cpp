@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/launch/launch.h"
 #include "tests/support/errors.h"
 

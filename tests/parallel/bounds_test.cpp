@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/comm/link.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "parallel/comm/wait_policy.h"

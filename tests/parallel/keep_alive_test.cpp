@@ -9,7 +9,7 @@
 #include <future>
 #include <thread>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "tests/parallel/every_transport.h"
 #include "tests/parallel/nccl_world.h"
 #include "tests/parallel/worlds.h"

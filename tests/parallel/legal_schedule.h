@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach::test {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {

@@ -11,7 +11,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/random.h"
 #include "tests/support/errors.h"
 

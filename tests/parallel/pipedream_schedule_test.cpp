@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/ledger.h"

@@ -1,6 +1,6 @@
 // Simulations as traces.
 
-#include "parallel/schedule/predicted_trace.h"
+#include "parallel/pipeline/predicted_trace.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/parse.h"
+#include "core/base/error.h"
+#include "core/base/parse.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"

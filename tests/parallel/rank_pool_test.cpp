@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {

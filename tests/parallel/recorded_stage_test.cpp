@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/optimizer.h"
 #include "parallel/pipeline/stage.h"
 #include "tests/parallel/pipeline_training.h"

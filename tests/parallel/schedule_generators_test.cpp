@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/rank_actions.h"
 #include "parallel/schedule/schedule_kinds.h"

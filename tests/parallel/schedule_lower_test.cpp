@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"

@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
 #include "tests/support/errors.h"

@@ -22,7 +22,7 @@ std::vector<std::string> threads_without_sanitizer(const std::filesystem::path& 
 /// The floors draw their random numbers from core/random.h: those of the standard library differ between machines.
 std::vector<std::string> foreign_random_numbers(const std::filesystem::path& root);
 
-/// JSON is read by core/parse_json.h: the library's own functions accept damaged text.
+/// JSON is read by core/base/parse_json.h: the library's own functions accept damaged text.
 std::vector<std::string> careless_json(const std::filesystem::path& root);
 
 /// The texts of libraries name no flag: their users have none. A flag after the program that has it, such as

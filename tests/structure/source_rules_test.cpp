@@ -64,6 +64,14 @@ TEST_F(SourceRules, FindAnIncludeThatRunsSideways) {
   EXPECT_EQ(wrong_includes(root_).size(), 2U);
 }
 
+TEST_F(SourceRules, FindATensorWhereNoneIsKnown) {
+  write("core/base/parse.cpp", "#include \"core/base/error.h\"\n#include \"core/shape.h\"\n");
+  write("parallel/schedule/check.cpp", "#include \"core/base/error.h\"\n#include \"core/trace.h\"\n");
+  EXPECT_EQ(wrong_includes(root_),
+            (Lines{"core/base/parse.cpp:2: core/base/ may not include core/shape.h",
+                   "parallel/schedule/check.cpp:2: parallel/schedule/ may not include core/trace.h"}));
+}
+
 TEST_F(SourceRules, FindAnIncludeThatRunsUpWithinParallel) {
   write("parallel/schedule/check.cpp", "#include \"parallel/comm/link.h\"\n");
   write("parallel/comm/tcp/control_channel.h",
@@ -120,10 +128,10 @@ TEST_F(SourceRules, FindForeignRandomNumbers) {
 }
 
 TEST_F(SourceRules, FindAParserOfTheJsonLibrary) {
-  write("core/parse_json.h", "return Json::parse(text, watch);\n");
+  write("core/base/parse_json.h", "return Json::parse(text, watch);\n");
   write("nn/header.cpp", "auto json = nlohmann::json::parse(text);\nparse_json<Json>(text);\nJson::accept(text);\n");
-  EXPECT_EQ(careless_json(root_), (Lines{"nn/header.cpp:1: json::parse, instead of core/parse_json.h",
-                                         "nn/header.cpp:3: Json::accept, instead of core/parse_json.h"}));
+  EXPECT_EQ(careless_json(root_), (Lines{"nn/header.cpp:1: json::parse, instead of core/base/parse_json.h",
+                                         "nn/header.cpp:3: Json::accept, instead of core/base/parse_json.h"}));
 }
 
 TEST_F(SourceRules, FindAFlagInATextOfALibrary) {
@@ -144,10 +152,10 @@ TEST_F(SourceRules, FindAParameterWithoutAFlag) {
 }
 
 TEST_F(SourceRules, FindACallOfOneSystem) {
-  write("core/system_linux.cpp", "int x = ::eventfd(0, 0);\n");
+  write("core/base/system_linux.cpp", "int x = ::eventfd(0, 0);\n");
   write("core/event.cpp", "int x = ::eventfd(0, 0);\nstd::ifstream file(\"/proc/meminfo\");\nint my_eventfd;\n");
-  EXPECT_EQ(calls_of_one_system(root_), (Lines{"core/event.cpp:1: eventfd, instead of core/system.h",
-                                               "core/event.cpp:2: \"/proc/, instead of core/system.h"}));
+  EXPECT_EQ(calls_of_one_system(root_), (Lines{"core/event.cpp:1: eventfd, instead of core/base/system.h",
+                                               "core/event.cpp:2: \"/proc/, instead of core/base/system.h"}));
 }
 
 TEST_F(SourceRules, FindAnAlgorithmThatIsNotIncluded) {

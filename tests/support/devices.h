@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/device.h"
-#include "core/error.h"
 
 namespace stagecoach {
 

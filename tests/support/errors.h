@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach::test {
 

@@ -1,7 +1,7 @@
 #include "chapters/06_ddp/lab/reducer.h"
 
 #include "chapters/common/not_written.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach::lab {
 

@@ -1,7 +1,7 @@
 #include "core/kernels/kernels.h"
 
+#include "core/base/error.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/product_plan.h"
 #include "core/kernels/groups.h"

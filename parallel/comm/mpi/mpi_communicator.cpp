@@ -3,8 +3,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/recycled.h"
+#include "core/base/error.h"
+#include "core/base/recycled.h"
 #include "core/stream.h"
 #include "core/trace.h"
 

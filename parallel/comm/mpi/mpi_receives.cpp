@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/recycled.h"
+#include "core/base/recycled.h"
 
 namespace stagecoach {
 namespace {

@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/on_exit.h"
-#include "core/relax.h"
-#include "core/start_thread.h"
-#include "core/system.h"
-#include "core/throw_if.h"
+#include "core/base/on_exit.h"
+#include "core/base/relax.h"
+#include "core/base/start_thread.h"
+#include "core/base/system.h"
+#include "core/base/throw_if.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {

@@ -14,9 +14,9 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/throw_if.h"
 #include "core/cuda/handles.h"
 #include "core/cuda/queues.h"
-#include "core/throw_if.h"
 #include "parallel/comm/nccl/nccl_comm.h"
 
 namespace stagecoach {

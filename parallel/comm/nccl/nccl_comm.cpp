@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/start_thread.h"
+#include "core/base/start_thread.h"
 
 namespace stagecoach {
 namespace {

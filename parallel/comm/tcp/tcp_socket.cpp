@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/system.h"
-#include "core/throw_if.h"
+#include "core/base/system.h"
+#include "core/base/throw_if.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/wait_policy.h"
 

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
 #include "parallel/comm/wait_policy.h"

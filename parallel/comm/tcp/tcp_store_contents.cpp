@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
 
 namespace stagecoach {

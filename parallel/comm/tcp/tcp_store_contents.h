@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "core/on_exit.h"
-#include "core/wakeup.h"
+#include "core/base/on_exit.h"
+#include "core/base/wakeup.h"
 
 namespace stagecoach {
 

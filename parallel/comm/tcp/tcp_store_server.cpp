@@ -16,11 +16,11 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
-#include "core/printable.h"
-#include "core/start_thread.h"
-#include "core/system.h"
-#include "core/wakeup.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/start_thread.h"
+#include "core/base/system.h"
+#include "core/base/wakeup.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "parallel/comm/tcp/tcp_store_session.h"
 

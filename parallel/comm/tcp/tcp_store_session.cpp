@@ -12,7 +12,7 @@
 #include <new>
 #include <string_view>
 
-#include "core/throw_if.h"
+#include "core/base/throw_if.h"
 #include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/wakeup.h"
+#include "core/base/wakeup.h"
 #include "parallel/comm/tcp/tcp_socket.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "parallel/comm/tcp/tcp_store_contents.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/relax.h"
+#include "core/base/relax.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {

@@ -5,7 +5,7 @@
 
 #include "chapters/06_ddp/lab/assign_buckets.h"
 #include "chapters/06_ddp/lab/reducer.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach::lab {
 namespace {

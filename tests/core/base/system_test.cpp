@@ -1,6 +1,6 @@
 // What every system does; those of one system have tests of their own.
 
-#include "core/system.h"
+#include "core/base/system.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/printable.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace stagecoach {
 

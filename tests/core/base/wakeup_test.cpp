@@ -1,4 +1,4 @@
-#include "core/wakeup.h"
+#include "core/base/wakeup.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "core/system.h"
+#include "core/base/system.h"
 
 namespace stagecoach::system {
 namespace {

@@ -1,6 +1,6 @@
 // Objects that one thread makes and another one frees.
 
-#include "core/recycled.h"
+#include "core/base/recycled.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "parallel/schedule/predicted_trace.h"
+#include "parallel/pipeline/predicted_trace.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "core/phrases.h"
+#include "core/base/phrases.h"
 
 #include <gtest/gtest.h>
 

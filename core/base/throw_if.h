@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// The errors of core/error.h, and how to throw one in one statement.
+/// The errors of core/base/error.h, and how to throw one in one statement.
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 

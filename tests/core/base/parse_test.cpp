@@ -1,4 +1,4 @@
-#include "core/parse.h"
+#include "core/base/parse.h"
 
 #include <gtest/gtest.h>
 

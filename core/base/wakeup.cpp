@@ -1,10 +1,10 @@
-#include "core/wakeup.h"
+#include "core/base/wakeup.h"
 
 #include <unistd.h>
 
 #include <cstdint>
 
-#include "core/system.h"
+#include "core/base/system.h"
 
 namespace stagecoach {
 

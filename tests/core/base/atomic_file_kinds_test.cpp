@@ -18,8 +18,8 @@
 #include <initializer_list>
 #include <string>
 
-#include "core/atomic_file.h"
-#include "core/error.h"
+#include "core/base/atomic_file.h"
+#include "core/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 

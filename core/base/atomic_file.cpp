@@ -1,4 +1,4 @@
-#include "core/atomic_file.h"
+#include "core/base/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file_identity.h"
-#include "core/parse.h"
+#include "core/base/error.h"
+#include "core/base/file_identity.h"
+#include "core/base/parse.h"
 
 namespace stagecoach {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/parse_json.h"
+#include "core/base/parse_json.h"
 
 #include <gtest/gtest.h>
 

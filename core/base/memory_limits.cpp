@@ -1,4 +1,4 @@
-#include "core/memory_limits.h"
+#include "core/base/memory_limits.h"
 
 #include <sys/resource.h>
 
@@ -8,9 +8,9 @@
 #include <limits>
 #include <new>
 
-#include "core/error.h"
-#include "core/system.h"
-#include "core/throw_if.h"
+#include "core/base/error.h"
+#include "core/base/system.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/file_identity.h"
+#include "core/base/file_identity.h"
 
 namespace stagecoach {
 

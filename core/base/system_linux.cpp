@@ -16,7 +16,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "core/system.h"
+#include "core/base/system.h"
 
 namespace stagecoach::system {
 namespace {

@@ -1,6 +1,6 @@
 // Memory that runs out, in processes of their own: a limit on it cannot be taken back.
 
-#include "core/memory_limits.h"
+#include "core/base/memory_limits.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/system.h"
+#include "core/base/error.h"
+#include "core/base/system.h"
 #include "core/tensor.h"
 #include "tests/support/address_space.h"
 #include "tests/support/errors.h"
