@@ -87,13 +87,12 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(data, *layers, *optimizer);  // --resume: loads both; after each epoch, saves both to --out
   Pipeline pipeline = make_pipeline(settings, plan, stages, rank.comm);  // the stages, and what runs tables
-  // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
-  run.show_in_trace([&] { return predicted_timeline(plan, pipeline.log().mean_costs()); });
+  // For metrics.jsonl and trace.json: how long the steps should have taken, given the measured times of all ranks.
+  run.predict_with(make_predictor(plan, pipeline.log()));
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    pipeline.log().clear();  // drops the times of the last epoch and of its test
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
         forward_backward_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
@@ -102,8 +101,6 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       }
       update(pipeline.log(), *optimizer);  // this rank's layers: the optimizer's step, then zero_grad
     }
-    // How long the epoch should have taken, given the mean times of all ranks (a collective); for metrics.jsonl.
-    epoch.set_predicted_time(predicted_time(plan, pipeline.log().mean_costs(), train_loader.batch_count()));
     evaluate(pipeline, plan, epoch, test_loader);  // the forwards of the same table, without graphs
   }
 }

@@ -148,13 +148,12 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   Run run(settings, rank.comm, role_of(plan, rank.index));  // prints, measures, saves; role_of says which layers
   StageReplica replica = make_stage_replica(settings, plan, data.train, rank);
   run.set_up_checkpoints(data, *replica.layers, *replica.optimizer);  // --resume: loads both; epochs() saves both
-  // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of its steps.
-  run.show_in_trace([&] { return predicted_timeline(plan, replica.pipeline.log()); });
+  // For metrics.jsonl and trace.json: how long the epoch should have taken, given the measured times of all ranks.
+  run.predict_with(make_predictor(plan, replica.pipeline.log()));
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    replica.pipeline.log().clear();       // drops the times of the last epoch and of its test
     if (is_by_hand(settings.pipeline)) {  // --schedule by-hand, which needs --versions flush
       for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
         forward_backward_by_hand(replica, batch, epoch.train_sums());
@@ -166,8 +165,6 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
       train_from_table(replica, epoch, train_loader, data.train.size());
     }
     sync_replicas(replica);  // throws unless their weights are equal; shares batch norm's statistics
-    // How long the epoch should have taken, given the measured times of all ranks (a collective); for metrics.jsonl.
-    epoch.set_predicted_time(predicted_time(plan, replica.pipeline.log()));
     evaluate(replica, epoch, test_loader, data.test.size());  // the forwards of such a table
   }
 }

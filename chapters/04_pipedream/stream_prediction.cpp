@@ -114,8 +114,7 @@ void print_ledger(const StreamPlan& plan) {
              to_text(shown, ledger));
 }
 
-}  // namespace
-
+/// Returns how long an epoch should have taken, from what was measured in it.
 Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
   Costs costs = log.mean_costs();
@@ -136,13 +135,12 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   return prediction;
 }
 
-std::optional<TracePrediction> predicted_timeline(const StreamPlan& plan, const ActionLog& log) {
-  Costs costs = log.mean_costs();
-  if (!measures_actions(plan)) {
-    return std::nullopt;
-  }
-  costs.average = plan.reductions;
-  return prediction_of(plan.schedule, costs, plan.pipelines);
+}  // namespace
+
+Predictor make_predictor(const StreamPlan& plan, ActionLog& log) {
+  Predictor predictor = make_predictor(static_cast<const Plan&>(plan), log);  // its timeline, too
+  predictor.time = [&](std::int64_t /*steps*/) { return predicted_time(plan, log); };
+  return predictor;
 }
 
 void introduce(const Settings& settings, const StreamPlan& plan) {

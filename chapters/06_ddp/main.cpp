@@ -143,8 +143,8 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
   // With --resume loads both; epochs() saves them to --out after each epoch.
   run.set_up_checkpoints(data, strategy->model(), strategy->optimizer());
   strategy->broadcast_weights();  // from rank 0, or from the first pipeline to the others
-  // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
-  run.show_in_trace([&] { return strategy->predicted_timeline(); });
+  // For metrics.jsonl and trace.json: how long the steps should have taken, given the measured times of all ranks.
+  run.predict_with(strategy->predictor());
   // This rank's shard of each batch; if rank 0 owns the data (--mode replicate), the whole batch there.
   MicroBatchLoader train_loader = strategy->loader(LoaderFor::training);
   MicroBatchLoader test_loader = strategy->loader(LoaderFor::testing);
@@ -154,8 +154,6 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
       strategy->train_step(batch, epoch.train_sums());
     }
     strategy->sync_replicas();  // throws unless their weights are equal; copies rank 0's batch norm statistics
-    // How long the epoch should have taken, given the measured times of all ranks (a collective); for metrics.jsonl.
-    epoch.set_predicted_time(strategy->predicted_time(train_loader.batch_count()));
     strategy->evaluate(epoch, test_loader);  // forwards of this rank's shard; then all ranks' counts are added
   }
 }

@@ -59,18 +59,17 @@ class Pipelines final : public Strategy {
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
   }
 
-  Prediction predicted_time(std::int64_t steps) override {
-    Prediction prediction = stagecoach::predicted_time(*topology_.pipeline, measured_costs(), steps);
+  Predictor predictor() override {
+    Predictor predictor = make_predictor(*topology_.pipeline, pipeline_.log(), {&mesh_.data()});
     if (settings_.data_parallel.compress != CompressionKind::none) {
-      prediction.predicted_seconds.reset();
-      prediction.predicted_idle.reset();
+      predictor.time = [time = predictor.time](std::int64_t steps) {
+        Prediction prediction = time(steps);
+        prediction.predicted_seconds.reset();
+        prediction.predicted_idle.reset();
+        return prediction;
+      };
     }
-    pipeline_.log().clear();
-    return prediction;
-  }
-
-  std::optional<TracePrediction> predicted_timeline() override {
-    return stagecoach::predicted_timeline(*topology_.pipeline, measured_costs());
+    return predictor;
   }
 
   void evaluate(Epoch& epoch, MicroBatchLoader& loader) override {
@@ -78,12 +77,6 @@ class Pipelines final : public Strategy {
   }
 
  private:
-  Costs measured_costs() {
-    Costs costs = slowest_of(pipeline_.log().mean_costs(), mesh_.data());
-    costs.average = topology_.reductions;
-    return costs;
-  }
-
   const Settings& settings_;
   const Topology& topology_;
   const TrainTest& data_;

@@ -96,9 +96,14 @@ void Replica::sync_replicas() {
   broadcast_tensors(model_->named_buffers(), rank_.comm);  // batch norm's statistics, which differ between ranks
 }
 
-Prediction Replica::predicted_time(std::int64_t steps) {
+Predictor Replica::predictor() {
+  return {.start_epoch = [this] { times_.clear(); },
+          .time = [this](std::int64_t steps) { return predicted_time(steps); },
+          .timeline = [this] { return predicted_timeline(); }};
+}
+
+Prediction Replica::predicted_time(std::int64_t steps) const {
   const StepCosts costs = times_.mean();
-  times_.clear();
   Prediction prediction{.overlap = costs.overlap};
   if (const auto step = predicted_step(costs)) {
     prediction.predicted_idle = step->idle();
@@ -107,7 +112,7 @@ Prediction Replica::predicted_time(std::int64_t steps) {
   return prediction;
 }
 
-std::optional<TracePrediction> Replica::predicted_timeline() {
+std::optional<TracePrediction> Replica::predicted_timeline() const {
   const auto step = predicted_step(times_.mean());
   if (!step) {
     return std::nullopt;

@@ -16,8 +16,7 @@ class Replica : public Strategy {
   MicroBatchLoader loader(LoaderFor purpose) override;
   void broadcast_weights() override;
   void sync_replicas() override;
-  Prediction predicted_time(std::int64_t steps) override;
-  std::optional<TracePrediction> predicted_timeline() override;
+  Predictor predictor() override;
   void evaluate(Epoch& epoch, MicroBatchLoader& loader) override;
 
  protected:
@@ -42,6 +41,10 @@ class Replica : public Strategy {
   std::unique_ptr<Optimizer> optimizer_;
   NamedTensors parameters_;
   StepTimes times_;  // of forward, backward, reductions and update, for the prediction
+
+ private:
+  Prediction predicted_time(std::int64_t steps) const;
+  std::optional<TracePrediction> predicted_timeline() const;
 };
 
 }  // namespace stagecoach

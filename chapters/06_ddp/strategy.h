@@ -3,14 +3,12 @@
 /// A strategy by which ranks train one model on shared batches.
 
 #include <memory>
-#include <optional>
 
 #include "chapters/06_ddp/topology.h"
 #include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/run.h"
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/step_times.h"
-#include "parallel/pipeline/run_trace.h"
 
 namespace stagecoach {
 
@@ -43,10 +41,8 @@ class Strategy {
   /// Called after the training of an epoch. Throws Error if the weights of replicas differ. Then broadcasts the
   /// statistics of batch norm, which do.
   virtual void sync_replicas() = 0;
-  /// Returns how long the `steps` steps of an epoch should have taken, given the times measured since the last call.
-  virtual Prediction predicted_time(std::int64_t steps) = 0;
-  /// Returns the predicted timeline of a step, for the trace; nothing if it cannot be predicted.
-  virtual std::optional<TracePrediction> predicted_timeline() = 0;
+  /// Returns what predicts the run, given the times that the strategy measures.
+  virtual Predictor predictor() = 0;
   /// Tests the model: each rank counts correct predictions for its shard of the test batches.
   virtual void evaluate(Epoch& epoch, MicroBatchLoader& loader) = 0;
 };

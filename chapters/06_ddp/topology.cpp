@@ -29,7 +29,6 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
   if (topology.mesh.pipeline > 1) {
     topology.of_pipeline = settings_of_pipeline(settings, topology.mesh);
     topology.pipeline = make_pipeline_plan(topology.of_pipeline, topology.mesh, Topology::kRankOrder, data);
-    topology.reductions = reduction_seconds(*topology.pipeline, topology.mesh.data);
     topology.layers = topology.pipeline->layers;
     topology.stages = topology.pipeline->stages_text() + " of each pipeline";
     return topology;

@@ -14,11 +14,10 @@ namespace stagecoach {
 struct Topology {
   World world = {};
   MeshSizes mesh = {};
-  std::string stages = {};              ///< the stages and the ranks that hold them, as text
-  LayerRanks layers = {};               ///< on the ranks of the first pipeline, or all on rank 0
-  std::optional<Plan> pipeline = {};    ///< the plan of each pipeline, if there are any
-  Settings of_pipeline = {};            ///< the settings of each pipeline
-  std::vector<double> reductions = {};  ///< seconds of each stage's gradient reduction over the pipelines
+  std::string stages = {};            ///< the stages and the ranks that hold them, as text
+  LayerRanks layers = {};             ///< on the ranks of the first pipeline, or all on rank 0
+  std::optional<Plan> pipeline = {};  ///< the plan of each pipeline, if there are any
+  Settings of_pipeline = {};          ///< the settings of each pipeline
 
   /// The ranks of one pipeline have consecutive numbers.
   static constexpr RankOrder kRankOrder{{MeshDirection::tensor, MeshDirection::pipeline, MeshDirection::data}};

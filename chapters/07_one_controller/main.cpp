@@ -141,16 +141,18 @@ void train_on_devices(const Settings& settings) {
   DeviceLoader train_loader(make_loader(settings.training, settings.world, data.train, LoaderFor::training), host);
   DeviceLoader test_loader(make_loader(settings.training, settings.world, data.test, LoaderFor::testing), host);
 
-  const auto microbatches = static_cast<int>(settings.training.microbatches);  // 1 in the naive form
+  if (asynchronous) {
+    const auto microbatches = static_cast<int>(settings.training.microbatches);  // 1 in the naive form
+    run.predict_with({.time = [&model, microbatches](std::int64_t /*steps*/) {
+      return Prediction{.ideal_idle = ideal_idle_share(model.size(), microbatches)};
+    }});
+  }
   for (Epoch& epoch : run.epochs()) {
     model.begin_moves();
     for (const Batch& batch : epoch.training_batches(train_loader)) {
       train_step(settings, model, batch, *optimizer, epoch.train_sums());
     }
     epoch.set_busiest_link(model.busiest_link());  // for --summary
-    if (asynchronous) {
-      epoch.set_predicted_time({.ideal_idle = ideal_idle_share(model.size(), microbatches)});
-    }
     evaluate(model, epoch, test_loader);
   }
 }

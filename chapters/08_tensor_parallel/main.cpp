@@ -84,12 +84,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   // pp and tp.
   run.set_up_checkpoints(data, *layers, *optimizer);
   broadcast_module(*layers, mesh.data());
-  const auto measured_costs = [&] {
-    Costs costs = slowest_of(slowest_of(pipeline.log().mean_costs(), mesh.tensor()), mesh.data());
-    add_collectives(plan, costs);  // the time of their messages, which the measured times do not contain
-    return costs;
-  };
-  run.show_in_trace([&] { return predicted_timeline(plan, measured_costs()); });
+  run.predict_with(make_predictor(plan, pipeline.log(), {&mesh.tensor(), &mesh.data()}));
   // All ranks of a tensor group load the same images.
   MicroBatchLoader train_loader =
       make_micro_batch_loader(settings, plan, data.train, in_pipeline, LoaderFor::training, shard);
@@ -100,7 +95,6 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const bool counts = position.tensor == 0;
 
   for (Epoch& epoch : run.epochs()) {
-    pipeline.log().clear();
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       reducer.begin(Reducer::Sync::no);
       // The layers exchange what they need in their own forwards and backwards; the table lists the messages between
@@ -111,7 +105,6 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       update(pipeline.log(), *optimizer);
     }
     require_equal_replicas(layers->named_parameters(), mesh.data());  // throws unless their weights are equal
-    epoch.set_predicted_time(predicted_time(plan, measured_costs(), train_loader.batch_count()));
     evaluate(pipeline, plan, epoch, test_loader, counts ? nullptr : &uncounted);
   }
 }

@@ -38,7 +38,7 @@ CollectiveSeconds seconds_of(const std::vector<Exchange>& exchanges, const Link&
   return sum;
 }
 
-/// Sets the seconds of each stage's exchanges and of its gradients' reduction.
+/// Sets the seconds of each stage's exchanges.
 void add_seconds(Plan& plan, const MeshSizes& mesh, const Exchanges& exchanges, const Link& link) {
   std::size_t layer = 0;
   for (const int layers : plan.split) {
@@ -50,7 +50,6 @@ void add_seconds(Plan& plan, const MeshSizes& mesh, const Exchanges& exchanges, 
     }
     plan.exchanges.push_back(of_stage);
   }
-  plan.reductions = reduction_seconds(plan, mesh.data);
 }
 
 /// Adds a note, with what it costs, if a tensor-parallel group has ranks on several nodes.

@@ -219,6 +219,7 @@ Plan make_pipeline_plan(const Settings& of_pipeline, const MeshSizes& mesh, cons
   plan.links = links_between_stages(plan, [&](int rank) { return rank_at({.pipeline = rank}, mesh, order); });
   plan.pipelines = mesh_groups(MeshDirection::pipeline, mesh, order);
   plan.reduction_link = plan.world.network.among_any(mesh_groups(MeshDirection::data, mesh, order));
+  plan.reductions = reduction_seconds(plan, mesh.data);
   return plan;
 }
 

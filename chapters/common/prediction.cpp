@@ -218,6 +218,7 @@ Costs slowest_of(Costs measured, Communicator& group) {
   return measured;
 }
 
+/// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
 Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
@@ -228,8 +229,22 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t 
   return prediction;
 }
 
-std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs) {
-  return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, costs, plan.pipelines)) : std::nullopt;
+Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Communicator*>& same_stages) {
+  const auto measured_costs = [&plan, &log, same_stages] {
+    Costs costs = log.mean_costs();
+    for (Communicator* group : same_stages) {
+      costs = slowest_of(costs, *group);
+    }
+    add_collectives(plan, costs);  // the time of their messages, which the measured times do not contain
+    return costs;
+  };
+  return {.start_epoch = [&log] { log.clear(); },
+          .time = [&plan, measured_costs](std::int64_t steps) { return predicted_time(plan, measured_costs(), steps); },
+          .timeline = [&plan, measured_costs]() -> std::optional<TracePrediction> {
+            const Costs costs = measured_costs();
+            return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, costs, plan.pipelines))
+                                          : std::nullopt;
+          }};
 }
 
 void explain(const Settings& settings, const Plan& plan) {

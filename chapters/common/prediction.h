@@ -5,12 +5,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <vector>
 
-#include "chapters/common/epoch_log.h"
 #include "chapters/common/plan.h"
-#include "parallel/pipeline/run_trace.h"
+#include "chapters/common/predictor.h"
+#include "parallel/pipeline/action_log.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
@@ -31,11 +30,9 @@ bool measures_actions(const Plan& plan);
 /// and wait for the slowest. All of them call it.
 Costs slowest_of(Costs measured, Communicator& group);
 
-/// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
-Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps);
-
-/// Returns the timeline of the steps that `costs` predict, for the trace; nothing if costs cannot be measured.
-std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs);
+/// Returns what predicts a run of the plan from the mean costs in `log`, which each epoch clears. The ranks of each of
+/// `same_stages` compute the same stages. The arguments must outlive the run's epochs.
+Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Communicator*>& same_stages = {});
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json (with the sizes `message_bytes`)
 /// and prediction.json. Only a schedule of one step can be written in PyTorch's format.

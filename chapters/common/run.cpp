@@ -193,6 +193,10 @@ Epoch* Run::next_epoch() {
 }
 
 void Epoch::start_clock(std::int64_t steps) {
+  steps_ = steps;
+  if (run_.predictor_.start_epoch) {
+    run_.predictor_.start_epoch();
+  }
   run_.meter_.start_epoch();
   run_.stop_.restart(steps_done());
   bar_.emplace(number(), steps, run_.prints());
@@ -233,7 +237,10 @@ void Epoch::finish_training() {
   run_.meter_.stop_counting_bytes();
   run_.stop_.restart();
   bar_.reset();
-  run_.trace_.finish(run_.folder_, run_.keep_alive_);
+  run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_.timeline);
+  if (run_.predictor_.time) {
+    prediction_ = run_.predictor_.time(steps_);
+  }
 }
 
 void Epoch::read_sums() {
@@ -264,7 +271,7 @@ UsageError Epoch::diverged(const char* what) const {
 
 void Epoch::save_and_stop() {
   bar_.reset();
-  run_.trace_.finish(run_.folder_, run_.keep_alive_);
+  run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_.timeline);
   read_sums();
   require_finite_weights();
   run_.meter_.combine_ranks();

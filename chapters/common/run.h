@@ -25,6 +25,7 @@
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/console.h"
 #include "chapters/common/epoch_meter.h"
+#include "chapters/common/predictor.h"
 #include "chapters/common/pull_range.h"
 #include "chapters/common/run_folder.h"
 #include "chapters/common/step_trace.h"
@@ -58,10 +59,9 @@ class Run {
   /// Nothing is written to the --out folder before this call. Throws UsageError if no epoch is left to train, and
   /// DataError if the checkpoint was trained on other data (require_same_data).
   void set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer);
-  /// Registers `predict`, which returns the timeline to show in trace.json beside the measured one. It is called once,
-  /// when the trace is written: after the training of this run's first epoch, or when that is stopped. All ranks call
-  /// it together.
-  void show_in_trace(StepTrace::Predict predict) { trace_.show_beside(std::move(predict)); }
+  /// Shows the times that `predictor` predicts beside the measured ones, in metrics.jsonl and trace.json. All ranks
+  /// call it before epochs().
+  void predict_with(Predictor predictor) { predictor_ = std::move(predictor); }
   /// Returns the range of the epochs that are left to train. After the last one it prints where the results are.
   auto epochs() {
     return PullRange([this] { return next_epoch(); });
@@ -94,6 +94,7 @@ class Run {
   StopProtocol stop_;
   KeepAlive keep_alive_;
   StepTrace trace_;
+  Predictor predictor_;
   StateOutline outline_;  // on rank 0: of all ranks together
   Module* model_ = nullptr;
   Optimizer* optimizer_ = nullptr;
@@ -150,8 +151,6 @@ class Epoch {
   EpochSums& train_sums() { return run_.meter_.train_sums(); }
   /// Returns the sums that a test adds to; the ranks' sums together give the test accuracy.
   EpochSums& test_sums() { return run_.meter_.test_sums(); }
-  /// Sets the predicted times and idle shares that the epoch's line of metrics.jsonl shows beside the measured ones.
-  void set_predicted_time(const Prediction& prediction) { prediction_ = prediction; }
   /// Sets the link with the most traffic of a program whose devices exchange tensors without messages, for --summary:
   /// the devices' indices, and the bytes that the training has copied in this epoch.
   void set_busiest_link(const LinkBytes& of_epoch) { run_.meter_.set_busiest_link(of_epoch); }
@@ -186,7 +185,7 @@ class Epoch {
   void stop_if_refused();
   /// Saves and throws Interrupted if a stop was requested, on all ranks at the same step.
   void stop_if_asked();
-  /// Waits for the device, and stops the clock of the training.
+  /// Waits for the device, stops the clock of the training, and predicts its time.
   void finish_training();
   void start_test() { run_.meter_.start_test(); }
   void add_test_images(std::int64_t images) { run_.meter_.add_test_images(images); }
@@ -201,6 +200,7 @@ class Epoch {
   void finish();
 
   Run& run_;
+  std::int64_t steps_ = 0;  // of the whole epoch
   std::optional<ProgressBar> bar_;
   Prediction prediction_;
 };

@@ -86,12 +86,12 @@ void StepTrace::add_step() {
   }
 }
 
-void StepTrace::finish(RunFolder& folder, KeepAlive& keep_alive) {
+void StepTrace::finish(RunFolder& folder, KeepAlive& keep_alive, const Predict& predict) {
   if (trace_ == nullptr) {
     return;
   }
   Trace::detach();
-  const std::string json = gather_trace(comm_, *trace_, first_, predict_ ? predict_() : std::nullopt);
+  const std::string json = gather_trace(comm_, *trace_, first_, predict ? predict() : std::nullopt);
   if (folder.writes()) {
     keep_alive.during([&] { folder.save_trace(json); });
   }

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "chapters/common/run_folder.h"
@@ -20,7 +19,7 @@ namespace stagecoach {
 class StepTrace {
  public:
   static constexpr std::int64_t kSteps = 100;  ///< of the first epoch of this run
-  /// Returns the predicted timeline of the traced steps. All ranks call it together.
+  /// Returns the predicted timeline of the traced steps, if it is not empty. All ranks call it together.
   using Predict = std::function<std::optional<TracePrediction>()>;
 
   /// Starts recording the calling thread, and how much memory tensors on `devices` use. With `profile`, each span waits
@@ -30,21 +29,18 @@ class StepTrace {
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
-  /// Registers `predict`, which finish() calls; its result is shown beside the trace.
-  void show_beside(Predict predict) { predict_ = std::move(predict); }
   /// Begins the first step, which is step `number` of `epoch`, both from 1.
   void begin(std::int64_t epoch, std::int64_t number);
   /// Ends a step and begins the next one; ends the recording after the last step to record.
   void add_step();
-  /// Ends the recording, then writes the trace and prints the table. Does nothing if called again. All ranks call it;
-  /// `keep_alive` is that of their run.
-  void finish(RunFolder& folder, KeepAlive& keep_alive);
+  /// Ends the recording, then writes the trace, with what `predict` returns beside it, and prints the table. Does
+  /// nothing if called again. All ranks call it; `keep_alive` is that of their run.
+  void finish(RunFolder& folder, KeepAlive& keep_alive, const Predict& predict);
 
  private:
   Communicator& comm_;
   bool profile_;
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // null once it is written
-  Predict predict_;
   std::int64_t steps_ = 0;
   TracedStep first_;  // of the traced steps, and the one in progress
   TracedStep step_;
