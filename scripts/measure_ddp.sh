@@ -11,21 +11,21 @@ begin_page "Data parallel training"
 
 train one_device ch01_single_device --microbatches 4
 small=(--first-bucket-size 4KiB --bucket-size 16KiB)
-for mode in single parameter central replicate; do
+for mode in single parameter central; do
   train "$mode" ch06_ddp --ranks 4 --link ethernet100 --mode "$mode"
 done
 train buckets ch06_ddp --ranks 4 --link ethernet100 "${small[@]}"
 train half ch06_ddp --ranks 4 --link ethernet100 "${small[@]}" --compress half
 train mesh ch06_ddp --mesh dp=2,pp=2 --microbatches 2 --link ethernet100
-for mode in single parameter buckets central replicate; do
+for mode in single parameter buckets central; do
   cmp "$runs/one_device/weights.safetensors" "$runs/$mode/weights.safetensors" >&2
 done
 
 printf '\n## Ten epochs of CIFAR-10, four ranks, virtual clock\n\n'
 printf 'Batch 64, which is 16 per rank, Adam with a learning rate of 0.001, link ethernet100, buckets of 16 KiB. One device '
-printf 'takes the ranks'"'"' parts as 4 micro-batches; it and the five modes end with the same bytes (`cmp`). `half` '
+printf 'takes the ranks'"'"' parts as 4 micro-batches; it and the four modes end with the same bytes (`cmp`). `half` '
 printf 'is `--compress half`; `mesh` is `--mesh dp=2,pp=2` in 2 micro-batches. `compare` printed:\n\n'
-"$programs/compare" "$runs"/{one_device,single,parameter,buckets,half,central,replicate,mesh} --markdown \
+"$programs/compare" "$runs"/{one_device,single,parameter,buckets,half,central,mesh} --markdown \
   --svg docs/figures/ddp.svg
 printf '\n![Speed-up, idle share, memory and losses of all strategies](../figures/ddp.svg)\n'
 epochs_of buckets

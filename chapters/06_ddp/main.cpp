@@ -5,8 +5,8 @@
 /// differ in when they sum, and in what pieces: everything at once after the backward, while every rank waits for the
 /// whole message; one parameter at a time, as soon as the backward has its gradient; or in buckets of many parameters,
 /// which pay a link's latency less often. These three follow, each as what a rank does with one batch. `Replica`, a
-/// `Strategy`, has what they share: its forward_backward adds up the gradients of this rank's images. Two older
-/// strategies, in which one rank owns the weights, are in weight_owners.cpp; replicated pipelines, each on its shard of
+/// `Strategy`, has what they share: its forward_backward adds up the gradients of this rank's images. An older
+/// strategy, in which one rank owns the weights, is in parameter_server.cpp; replicated pipelines, each on its shard of
 /// a batch, are in pipelines.cpp.
 
 #include <span>
@@ -126,8 +126,6 @@ std::unique_ptr<Strategy> make_strategy(const Context& context) {
       return std::make_unique<BucketedAllReduce>(context);
     case DataParallelMode::central:
       return make_parameter_server(context);  // rank 0 owns the weights: it gets gradients, and sends weights out
-    case DataParallelMode::replicate:
-      return make_replicate_per_batch(context);  // as PyTorch's nn.DataParallel: rank 0 copies the model for each batch
   }
   throw Error("--mode: expected a mode with a strategy, got another value");
 }
@@ -145,7 +143,7 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
   strategy->broadcast_weights();  // from rank 0, or from the first pipeline to the others
   // For metrics.jsonl and trace.json: how long the steps should have taken, given the measured times of all ranks.
   run.predict_with(strategy->predictor());
-  // This rank's shard of each batch; if rank 0 owns the data (--mode replicate), the whole batch there.
+  // This rank's shard of each batch.
   MicroBatchLoader train_loader = strategy->loader(LoaderFor::training);
   MicroBatchLoader test_loader = strategy->loader(LoaderFor::testing);
 

@@ -50,9 +50,6 @@ class Strategy {
 // The strategies that are not in main.cpp.
 /// Returns a parameter server: one rank owns the weights, in CPU memory. It gathers gradients and sends weights out.
 std::unique_ptr<Strategy> make_parameter_server(const Context& context);
-/// Returns replication for each batch, as nn.DataParallel of PyTorch does it: one rank owns the model, and copies it to
-/// the others for every batch.
-std::unique_ptr<Strategy> make_replicate_per_batch(const Context& context);
 /// Returns several pipelines, each on its shard of the batches; their gradients are reduced in buckets.
 std::unique_ptr<Strategy> make_pipelines(const Context& context);
 

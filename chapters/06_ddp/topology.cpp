@@ -41,8 +41,7 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
 }
 
 RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
-  const auto mode = settings.data_parallel.mode;
-  const bool rank_0_owns = mode == DataParallelMode::central || mode == DataParallelMode::replicate;
+  const bool rank_0_owns = settings.data_parallel.mode == DataParallelMode::central;
   return {.layers = topology.layers,
           .stages = topology.stages,
           .replica_of = rank_0_owns ? rank : rank % topology.mesh.pipeline,
@@ -52,15 +51,12 @@ RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
 
 StepModel step_of(const Settings& settings, const Topology& topology, const NamedTensors& parameters,
                   const StepCosts& costs) {
-  const auto share = static_cast<double>(settings.training.batch_size) / topology.world.ranks;
   return {.costs = costs,
           .parameters = parameters,
           .caps = settings.data_parallel.caps(),
           .link = topology.world.network.among_first(topology.world.ranks),
           .ranks = topology.world.ranks,
-          .compressed = settings.data_parallel.compress == CompressionKind::half ? 0.5 : 1,
-          .image_bytes = share * 3 * static_cast<double>(settings.training.image_size * settings.training.image_size),
-          .logit_bytes = share * static_cast<double>(sizeof(float) * parameters.back().second.numel())};
+          .compressed = settings.data_parallel.compress == CompressionKind::half ? 0.5 : 1};
 }
 
 }  // namespace stagecoach

@@ -30,7 +30,7 @@ struct Topology {
 Topology make_topology(const Settings& settings, const Dataset& data);
 
 /// Returns which part of the training state rank `rank` has. A replica has the layers of a rank of the first pipeline;
-/// where rank 0 owns the weights (parameter server, replication), the others have nothing to save.
+/// beside a parameter server, which is rank 0, the others have nothing to save.
 RankRole role_of(const Settings& settings, const Topology& topology, int rank);
 
 /// Returns the model of a step on `topology`, with these parameters in the order of costs.arrivals.

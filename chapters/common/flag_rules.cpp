@@ -167,8 +167,7 @@ void require_consistent_sharing(const Settings& s) {
   refuse_if(is_native && s.world.transport == Transport::thread,
             "--reduce native: ranks that are threads have no native all-reduce; leave out the flag, or start processes "
             "(mpirun -np 2)");
-  const bool has_owner = sharing.mode == DataParallelMode::central || sharing.mode == DataParallelMode::replicate;
-  refuse_if(is_native && has_owner,
+  refuse_if(is_native && sharing.mode == DataParallelMode::central,
             "--reduce native: --mode {} has no all-reduce; leave out the flag, or use --mode buckets",
             name_of(sharing.mode));
   if (sharing.mode != DataParallelMode::buckets) {
@@ -182,9 +181,6 @@ void require_consistent_sharing(const Settings& s) {
   refuse_if(sharing.sync_batch_norm && s.training.microbatches > 1,
             "--sync-batch-norm: all ranks need the same number of micro-batches, but a rank with fewer images has "
             "fewer micro-batches; give --microbatches 1");
-  refuse_if(sharing.mode == DataParallelMode::replicate && s.training.microbatches > 1,
-            "--microbatches: --mode replicate copies the model once per batch and does not divide the batch further; "
-            "give --microbatches 1");
 }
 
 /// Throws UsageError for contradictory settings of layers that are cut, or of the ranks of a mesh.

@@ -94,7 +94,7 @@ std::vector<Flag> data_parallel() {
       {"mode", "Data parallel", word(&ReplicaSettings::mode), Scope::run,
        "How ranks share a batch. 'single', 'parameter' and 'buckets' sum gradients: all at once after the backward, "
        "one by one as they arrive, or several together. With 'central' (a parameter server) one rank owns the weights "
-       "and gathers gradients; with 'replicate' one rank owns the weights and sends copies for every batch",
+       "and gathers gradients",
        only_in<6>(no_sharing)},
       {"mesh", "Data parallel", parsed(&ReplicaSettings::mesh), Scope::rank_dependent_training,
        "Numbers of data-parallel ranks, pipeline ranks and (chapter 8) tensor-parallel ranks, such as dp=2,pp=2",

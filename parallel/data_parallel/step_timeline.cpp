@@ -87,24 +87,10 @@ Timeline central(const StepModel& step) {
   return builder.finish();
 }
 
-Timeline replicate(const StepModel& step) {
-  StepBuilder builder(step);
-  const double bytes = bytes_of(step.parameters);
-  const auto message = [&](double size) { return step.ranks > 1 ? step.link.seconds(size) : 0; };
-  builder.send_and_wait("copy model", tree_broadcast_seconds(step.link, step.ranks, bytes));
-  builder.send_and_wait("scatter images", message(step.image_bytes));
-  builder.compute("forward", step.costs.forward);
-  builder.send_and_wait("logits and their gradients", 2 * message(step.logit_bytes));
-  builder.compute("backward", step.costs.backward);
-  builder.send_and_wait("gather gradients", root_reduce_seconds(step.link, step.ranks, bytes));
-  builder.update(1.0 / step.ranks);
-  return builder.finish();
-}
-
 }  // namespace
 
 const std::vector<std::string>& mode_names() {
-  static const std::vector<std::string> names{"single", "parameter", "buckets", "central", "replicate"};
+  static const std::vector<std::string> names{"single", "parameter", "buckets", "central"};
   return names;
 }
 
@@ -132,9 +118,6 @@ double Timeline::overlap() const {
 Timeline timeline_of(DataParallelMode mode, const StepModel& step) {
   if (mode == DataParallelMode::central) {
     return central(step);
-  }
-  if (mode == DataParallelMode::replicate) {
-    return replicate(step);
   }
   StepBuilder builder(step);
   if (mode == DataParallelMode::single) {

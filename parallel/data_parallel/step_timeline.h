@@ -20,9 +20,7 @@ struct StepModel {
   BucketCaps caps;
   Link link;
   int ranks = 1;
-  double compressed = 1;   ///< bytes sent per byte of a bucket, the same for all buckets
-  double image_bytes = 0;  ///< of a rank's part of the batch
-  double logit_bytes = 0;  ///< of a rank's part of the batch
+  double compressed = 1;  ///< bytes sent per byte of a bucket, the same for all buckets
 };
 
 struct Bar {
@@ -44,7 +42,7 @@ struct Timeline {
 };
 
 /// The modes of data parallelism, in the order of chapter 6.
-enum class DataParallelMode { single, parameter, buckets, central, replicate };
+enum class DataParallelMode { single, parameter, buckets, central };
 
 /// Returns the names of the modes, in this order.
 const std::vector<std::string>& mode_names();

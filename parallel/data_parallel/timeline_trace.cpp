@@ -37,12 +37,9 @@ void write_step(const Timeline& timeline, int rank, const TracedStep& step, Trac
 
 void add_predicted_steps(const Timeline& timeline, const std::vector<int>& ranks, const std::vector<TracedStep>& steps,
                          Trace& trace) {
-  const auto forward =
-      std::find_if(timeline.bars.begin(), timeline.bars.end(), [](const Bar& bar) { return bar.name == "forward"; });
-  const double before = forward == timeline.bars.end() ? 0 : forward->begin;
   double free = 0;  // when the prediction of the step before ends
   for (TracedStep step : steps) {
-    step.start = std::max(step.start - before, free);
+    step.start = std::max(step.start, free);
     free = step.start + timeline.seconds;
     for (const int rank : ranks) {
       write_step(timeline, rank, step, trace);

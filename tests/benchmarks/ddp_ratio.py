@@ -31,7 +31,6 @@ MODES = {
     "buckets": [],
     "buckets of 16 KiB": ["--first-bucket-size", "4KiB", "--bucket-size", "16KiB"],
     "central": [],
-    "replicate": [],
 }
 
 

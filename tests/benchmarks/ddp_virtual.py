@@ -21,7 +21,7 @@ import line_chart
 HERE = pathlib.Path(__file__).resolve().parent
 EPOCHS, IMAGES = 4, 256
 MODEL = ["--model", "vit", "--width", 128, "--image-size", 16]  # 6.1 MiB of gradients
-MODES = ("single", "parameter", "buckets", "central", "replicate")
+MODES = ("single", "parameter", "buckets", "central")
 KIB = (64, 256, 512, 1024, 2048, 4096, 8192)  # the last one takes everything
 
 

@@ -84,7 +84,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"clock", "foo", "expected one of wall, virtual, got 'foo'"},
       {"transport", "pigeon", "expected one of thread, mpi, nccl"},
       {"reduce", "tree", "expected one of ordered, native"},
-      {"mode", "central ", "expected one of single, parameter, buckets, central, replicate, got 'central '"},
+      {"mode", "central ", "expected one of single, parameter, buckets, central, got 'central '"},
       {"versions", "both", "expected one of stash, vertical, 2bw, flush, none, got 'both'"},
       {"compress", "zip", "expected one of none, half, got 'zip'"},
       {"optimizer", "rmsprop", "expected one of sgd, adam, got 'rmsprop'"},

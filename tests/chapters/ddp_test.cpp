@@ -11,7 +11,7 @@ namespace stagecoach::test {
 namespace {
 
 const std::string& kDdp = kCh06;
-const std::vector<std::string> kModes{"single", "parameter", "buckets", "central", "replicate"};
+const std::vector<std::string> kModes{"single", "parameter", "buckets", "central"};
 
 /// Buckets that convnet fills several of; its gradients have 242 KiB.
 const Flags kSmallBuckets{"--first-bucket-size", "4KiB", "--bucket-size", "16KiB"};
@@ -190,7 +190,7 @@ TEST_F(Ddp, ChangesModeWhenItGoesOn) {
 TEST_F(Ddp, SavesWhenItIsInterrupted) {
   make_data(64, 16);
   const std::vector<Flags> runs{
-      flags_of("buckets"), flags_of("central"), flags_of("replicate"), {"--mesh", "dp=2,pp=2"}, {"--compress", "half"}};
+      flags_of("buckets"), flags_of("central"), {"--mesh", "dp=2,pp=2"}, {"--compress", "half"}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     SCOPED_TRACE(runs[i][1]);
     const Flags flags = joined(runs[i], {"--data", "data", "--batch-size", "32"});
@@ -230,7 +230,7 @@ TEST_F(Ddp, TellsWhatTravelsBesideTheBackward) {
 TEST_F(Ddp, ExplainsTheModes) {
   const Outcome units = run(kDdp, {"--smoke", "--explain", "--ranks", "8", "--out", "units"});
   ASSERT_EQ(units.exit_code, 0) << units.err;
-  for (const char* text : {"single", "replicate", "Bucket sizes", "best: 16 KiB", "rank by rank"}) {
+  for (const char* text : {"single", "central", "Bucket sizes", "best: 16 KiB", "rank by rank"}) {
     EXPECT_NE(units.out.find(text), std::string::npos) << text;
   }
   const Json prediction = Json::parse(bytes("units/prediction.json"));
@@ -240,7 +240,6 @@ TEST_F(Ddp, ExplainsTheModes) {
   // all gradients to the owner, and a tree of 3 levels back.
   EXPECT_NEAR(prediction["modes"]["parameter"]["step_seconds"], 3.22941, 1e-5);
   EXPECT_NEAR(prediction["modes"]["central"]["step_seconds"], 3 + 10 * (0.05 / 14 + 0.95 * 8 / 14), 1e-5);
-  EXPECT_NEAR(prediction["modes"]["replicate"]["step_seconds"], 8.53019, 1e-5);
   EXPECT_EQ(prediction["peak_activations"].size(), 8U);
   EXPECT_NE(bytes("units/timelines.svg").find("</svg>"), std::string::npos);
   const Outcome measured =
@@ -268,7 +267,6 @@ TEST_F(Ddp, BadSettingsAreRefused) {
       {{"--mode", "single", "--find-unused"}, {"--find-unused", "--mode buckets"}},
       {{"--mode", "parameter", "--bucket-size", "1KiB"}, {"--bucket-size", "--mode buckets"}},
       {{"--mode", "central", "--compress", "half"}, {"--compress", "--mode buckets"}},
-      {{"--mode", "replicate", "--microbatches", "2"}, {"--microbatches 1"}},
       {{"--mode", "nothing"}, {"--mode"}},
       {{"--split", "3,9"}, {"--split", "--mesh"}},
       {{"--recompute"}, {"--recompute", "--mesh"}},

@@ -62,10 +62,9 @@ TEST_F(PipelinesCuda, DataParallelEqualsOneGpuByteForByte) {
   train(kCh06, "parameter", {"--mode", "parameter"});
   train(kCh06, "buckets", {"--first-bucket-size", "4KiB", "--bucket-size", "16KiB", "--find-unused"});
   train(kCh06, "virtual", {"--bucket-size", "16KiB", "--clock", "virtual", "--link", "nvlink4"});
-  train(kCh06, "replicate", {"--mode", "replicate"});
   train(kCh06, "mesh", {"--mesh", "dp=2,pp=2", "--split", "6,6"});
   EXPECT_FALSE(weights("one").empty());
-  for (const char* out : {"single", "parameter", "buckets", "virtual", "replicate", "mesh"}) {
+  for (const char* out : {"single", "parameter", "buckets", "virtual", "mesh"}) {
     EXPECT_TRUE(weights(out) == weights("one")) << out;
   }
   train(kCh06, "central", {"--mode", "central"});  // steps on the CPU, whose last bits may be others

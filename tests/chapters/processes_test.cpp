@@ -71,7 +71,7 @@ TEST_F(Processes, TrainTheBytesThatThreadsTrain) {
 
 TEST_F(Processes, ShareBatchesAsThreadsDo) {
   make_data(150, 40);
-  for (const char* mode : {"single", "parameter", "central", "replicate"}) {
+  for (const char* mode : {"single", "parameter", "central"}) {
     expect_threads_bytes(4, kCh06, {"--mode", mode});
   }
   expect_threads_bytes(4, kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});

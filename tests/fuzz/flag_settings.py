@@ -91,7 +91,7 @@ PROGRAMS = {
     },
     "ch06_ddp": {
         **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, **GRAPH,
-        "mode": ["buckets", "single", "parameter", "central", "replicate"],
+        "mode": ["buckets", "single", "parameter", "central"],
         "reduce": ["ordered", "native"],
         "mesh": ["dp=2", "dp=2,pp=2", "pp=2", "dp=1,pp=1", "dp=128,pp=2", "dp=2147483647,pp=2", "dp=2,", "dp=2,dp=2"],
         "bucket-size": ["4KiB", "16KiB", "1", "0", "1024GiB", "1099511627777", "16777216TiB", "64kb"],

@@ -17,14 +17,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// A step in which rank 0 copies the model, and updates it.
+/// A step in which rank 0 updates the model.
 Timeline step() {
   using Kind = Bar::Kind;
-  return {.bars = {{"copy model", Kind::communication, 0, 1, 1},
-                   {"forward", Kind::compute, 1, 2, 1},
-                   {"backward", Kind::compute, 2, 4, 1},
-                   {"gather gradients", Kind::communication, 4, 7, 1},
-                   {"update", Kind::update, 7, 8, 0.5}},
+  return {.bars = {{"forward", Kind::compute, 0, 1, 1},
+                   {"backward", Kind::compute, 1, 3, 1},
+                   {"gather gradients", Kind::communication, 3, 6, 1},
+                   {"update", Kind::update, 6, 7, 0.5},
+                   {"send weights", Kind::communication, 7, 8, 1}},
           .seconds = 8};
 }
 
@@ -45,21 +45,20 @@ TEST(TimelineTrace, ShowsWorkWaitsAndCommunicationOfEachRank) {
           std::to_string(event["ts"].get<int>() / 1000000) + "+" + std::to_string(event["dur"].get<int>() / 1000000);
     }
   }
-  EXPECT_EQ(times, (std::map<std::string, std::string>{{"1 wait for forward", "10+1"},
-                                                       {"1 forward", "11+1"},
+  EXPECT_EQ(times, (std::map<std::string, std::string>{{"1 forward", "11+1"},
                                                        {"1 backward", "12+2"},
                                                        {"1 wait for update", "14+3"},
                                                        {"1 update", "17+1"},
-                                                       {"2 wait for forward", "10+1"},
+                                                       {"1 wait for the end of the step", "18+1"},
                                                        {"2 forward", "11+1"},
                                                        {"2 backward", "12+2"},
-                                                       {"2 wait for the end of the step", "14+4"},
-                                                       {"1 step 1", "10+8"},
-                                                       {"2 step 1", "10+8"},
-                                                       {"1001 copy model", "10+1"},
+                                                       {"2 wait for the end of the step", "14+5"},
+                                                       {"1 step 1", "11+8"},
+                                                       {"2 step 1", "11+8"},
                                                        {"1001 gather gradients", "14+3"},
-                                                       {"1002 copy model", "10+1"},
-                                                       {"1002 gather gradients", "14+3"}}));
+                                                       {"1001 send weights", "18+1"},
+                                                       {"1002 gather gradients", "14+3"},
+                                                       {"1002 send weights", "18+1"}}));
 }
 
 TEST(TimelineTrace, EachStepBeginsWithTheRunsUnlessTheOneBeforeLastsLonger) {

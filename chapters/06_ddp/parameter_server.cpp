@@ -1,0 +1,79 @@
+// A parameter server: one rank owns the weights. The function is declared in strategy.h.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "chapters/06_ddp/replica.h"
+#include "chapters/common/open.h"
+#include "core/trace.h"
+#include "parallel/data_parallel/flat.h"
+
+namespace stagecoach {
+namespace {
+
+/// All ranks compute gradients; the owner sums them, updates the weights, and broadcasts them. Only the owner has an
+/// optimizer, and its weights and state are in CPU memory: the devices hold the model and nothing else.
+class ParameterServer final : public Replica {
+ public:
+  explicit ParameterServer(const Context& context) : Replica(context) {
+    NamedTensors variables;
+    for (const auto& [name, parameter] : owns() ? parameters_ : NamedTensors{}) {
+      variables.emplace_back(name, parameter.to(Device{}).clone());
+      variables.back().second.set_requires_grad(true);
+    }
+    optimizer_ = make_optimizer(settings_.training, std::move(variables));
+  }
+
+  Module& model() override { return owns() ? *model_ : nothing_; }
+
+  void broadcast_weights() override {
+    Replica::broadcast_weights();
+    if (owns()) {
+      unflatten_into(flattened(tensors_of(parameters_)).to(Device{}), tensors_of(optimizer_->parameters()));
+    }
+  }
+
+  void train_step(const MicroBatches& batch, EpochSums& sums) override {
+    forward_backward(batch, sums);
+    Tensor all = flattened(gradients_of(parameters_));  // [all parameters]
+    for (auto& [name, parameter] : parameters_) {
+      parameter.zero_grad();
+    }
+    communicate("gather gradients", [&] { rank_.comm.reduce(all, kOwner); });
+    if (owns()) {
+      update_with(all.to(Device{}));
+      all.copy_from(flattened(tensors_of(optimizer_->parameters())));  // `all` now contains the weights
+    }
+    communicate("send weights", [&] { rank_.comm.broadcast(all, kOwner); });
+    unflatten_into(all, tensors_of(parameters_));
+    times_.end_step();
+  }
+
+ private:
+  static constexpr int kOwner = 0;
+  bool owns() const { return rank_.index == kOwner; }
+
+  /// Updates the owner's weights with the sums of all ranks' gradients.
+  void update_with(const Tensor& sums) {
+    const Span span("optimizer", "update");
+    const std::vector<Tensor> parameters = tensors_of(optimizer_->parameters());
+    const std::vector<Tensor> gradients = views_of(sums, parameters);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      Tensor parameter = parameters[i];
+      parameter.set_grad(gradients[i]);
+    }
+    optimizer_->step();
+    optimizer_->zero_grad();
+  }
+
+  Sequential nothing_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_parameter_server(const Context& context) {
+  return std::make_unique<ParameterServer>(context);
+}
+
+}  // namespace stagecoach
