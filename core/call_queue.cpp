@@ -45,7 +45,7 @@ bool CallQueue::has_room(std::size_t bytes, std::size_t most) const {
 }
 
 Ticket CallQueue::push(const char* name, std::function<void()> call, std::size_t bytes) {
-  Trace* trace = name == nullptr ? nullptr : Trace::of_this_thread();
+  Trace* trace = name == nullptr ? nullptr : Trace::current();
   const std::size_t reserved = allocator(stream_.device).stats().reserved_bytes;
   const std::size_t most = std::max(kBytesAlwaysAllowed, reserved / 2);
   std::unique_lock lock(mutex_);

@@ -36,7 +36,7 @@ Trace::~Trace() { finish_queued_calls(); }
 
 void Trace::detach() { attached = {}; }
 
-Trace* Trace::of_this_thread() { return attached.trace; }
+Trace* Trace::current() { return attached.trace; }
 
 int Trace::track_of_this_thread() { return attached.track; }
 

@@ -67,7 +67,7 @@ class Trace {
   int track_beside(int track, const void* worker);
   /// Returns the trace attached to the calling thread, or null, its track there, and the label of the thread's
   /// innermost labelled span.
-  static Trace* of_this_thread();
+  static Trace* current();
   static int track_of_this_thread();
   static std::string label_of_this_thread();
   /// Makes each later span wait at its end for the work submitted to `device`, so that the span shows how long the work

@@ -114,8 +114,8 @@ std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std:
       }
     }
   }
-  for (auto& [ranks, of_link] : links) {
-    std::sort(of_link.begin(), of_link.end(),
+  for (auto& [ranks, messages] : links) {
+    std::sort(messages.begin(), messages.end(),
               [](const Message& a, const Message& b) { return a.use->arrival < b.use->arrival; });
   }
   return links;

@@ -27,7 +27,7 @@ Event copy_async(const Tensor& source, Tensor& out) {
   return copy_async(source, out, work_of(source.device()), work_of(out.device()));
 }
 
-Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& room) {
+Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& buffer_free) {
   STAGECOACH_CHECK(source.shape() == out.shape() && source.dtype() == out.dtype(),
                    "copy_async: expected equal shapes and types, got {} to {}", describe(source), describe(out));
   const Device mover = out.device().type == DeviceType::cuda ? out.device() : source.device();
@@ -36,7 +36,7 @@ Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Ev
     const bool from_queue = is_asynchronous(source.device());
     const Stream copies{from_queue ? source.device() : out.device(), Stream::kCopies};
     ready.wait(copies);
-    room.wait(copies);
+    buffer_free.wait(copies);
     queue_copy(from_queue ? source : source.clone(), out, copies);
     done.record(copies);
     return done;
@@ -47,7 +47,7 @@ Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Ev
     return done;
   }
   cuda::copy_async(out.raw_mutable_data(), out.device(), source.raw_data(), source.device(), out.bytes(),
-                   {ready, room});
+                   {ready, buffer_free});
   done.record({mover, Stream::kCopies});
   source.storage()->note_use(done);
   out.storage()->note_use(done);

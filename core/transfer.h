@@ -17,8 +17,8 @@ Tensor staging_tensor(const Shape& shape, DType dtype, Device device);
 /// recorded (core/replay.h).
 Event copy_async(const Tensor& source, Tensor& out);
 
-/// Copies after `ready`, when the source has its elements, and `room`, when the memory of `out` is free, instead of
-/// after all work submitted to the device so far.
-Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& room);
+/// Copies after `ready`, when the source has its elements, and `buffer_free`, when the memory of `out` is free, instead
+/// of after all work submitted to the device so far.
+Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& buffer_free);
 
 }  // namespace stagecoach

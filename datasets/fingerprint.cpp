@@ -98,8 +98,8 @@ std::string difference(const Fingerprint& before, const Fingerprint& now) {
     return first_few(texts);
   }
   Texts texts = count_differences(now.classes, before.train, now.train, "training");
-  const Texts of_test = count_differences(now.classes, before.test, now.test, "test");
-  texts.insert(texts.end(), of_test.begin(), of_test.end());
+  const Texts test_texts = count_differences(now.classes, before.test, now.test, "test");
+  texts.insert(texts.end(), test_texts.begin(), test_texts.end());
   if (!texts.empty()) {
     return first_few(texts);
   }

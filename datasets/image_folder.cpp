@@ -161,11 +161,11 @@ class FolderDecoder {
                         "image {} is too large: expected at most {} bytes, got {}; make it smaller, or allow more with "
                         "`max_pixels`",
                         path.string(), max_bytes_, file.size());
-    const Budget::Share of_bytes = bytes_.take(file.size());
+    const Budget::Share byte_share = bytes_.take(file.size());
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
     file.read(bytes.data(), bytes.size());
     const ImageSize size = read_image_size(bytes, path.string(), settings_.max_pixels);
-    const Budget::Share of_pixels = pixels_.take(size.height * size.width);
+    const Budget::Share pixel_share = pixels_.take(size.height * size.width);
     decode_image(bytes, path.string(), target, {settings_.image_size, settings_.image_size}, settings_.max_pixels,
                  settings_.background);
   }

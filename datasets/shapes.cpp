@@ -48,9 +48,9 @@ Look::Look(const Philox& random) {
     return low + (high - low) * random.uniform(index);
   };
   radius = between(0, 7.5, 13);
-  const double room = kShapeSide / 2.0 - radius;
-  centre_x = kShapeSide / 2.0 + between(1, -room, room);
-  centre_y = kShapeSide / 2.0 + between(2, -room, room);
+  const double margin = kShapeSide / 2.0 - radius;
+  centre_x = kShapeSide / 2.0 + between(1, -margin, margin);
+  centre_y = kShapeSide / 2.0 + between(2, -margin, margin);
   const double t = between(3, -0.13, 0.13);  // the tangent of half the tilt, which is up to 15 degrees
   cosine = (1 - t * t) / (1 + t * t);
   sine = 2 * t / (1 + t * t);

@@ -47,11 +47,11 @@ void Optimizer::step() {
       counters[parameter.device()].push_back(updates_[i]);
     }
   }
-  for (auto& [device, of_device] : counters) {
-    kernels(device).increment(of_device);
+  for (auto& [device, tensors] : counters) {
+    kernels(device).increment(tensors);
   }
-  for (auto& [device, of_device] : updates) {
-    update(device, of_device);
+  for (auto& [device, tensors] : updates) {
+    update(device, tensors);
   }
 }
 

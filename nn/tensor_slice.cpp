@@ -10,17 +10,17 @@ namespace {
 /// The slice is then a block of columns.
 struct Columns {
   std::int64_t rows;
-  std::int64_t of_whole;
-  std::int64_t of_slice;
+  std::int64_t in_whole;
+  std::int64_t in_slice;
   std::int64_t first;
 };
 
 Columns columns_of(const TensorSlice& slice) {
   const Shape& whole = slice.whole;
   Columns columns{slice.sections * whole.product(0, slice.dim), whole.numel(), 0, 0};
-  columns.of_whole = columns.rows == 0 ? 0 : whole.numel() / columns.rows;
-  columns.of_slice = columns.of_whole / slice.parts;
-  columns.first = slice.index * columns.of_slice;
+  columns.in_whole = columns.rows == 0 ? 0 : whole.numel() / columns.rows;
+  columns.in_slice = columns.in_whole / slice.parts;
+  columns.first = slice.index * columns.in_slice;
   return columns;
 }
 
@@ -48,16 +48,16 @@ std::int64_t TensorSlice::index_in_whole(std::int64_t i) const {
     return i;
   }
   const Columns columns = columns_of(*this);
-  return i / columns.of_slice * columns.of_whole + columns.first + i % columns.of_slice;
+  return i / columns.in_slice * columns.in_whole + columns.first + i % columns.in_slice;
 }
 
 Tensor cut(const Tensor& whole, const TensorSlice& slice) {
   check_shape(whole, slice.whole);
   Tensor part = Tensor::empty(slice.shape(), whole.dtype(), whole.device());
   const Columns columns = columns_of(slice);
-  Tensor rows = part.alias({columns.rows, columns.of_slice}, 0);
+  Tensor rows = part.alias({columns.rows, columns.in_slice}, 0);
   kernels(whole.device())
-      .copy_columns(whole.alias({columns.rows, columns.of_whole}, whole.offset()), columns.first, 0, columns.of_slice,
+      .copy_columns(whole.alias({columns.rows, columns.in_whole}, whole.offset()), columns.first, 0, columns.in_slice,
                     rows);
   return part;
 }
@@ -67,9 +67,9 @@ void paste(const Tensor& part, const TensorSlice& slice, const Tensor& whole) {
   check_shape(part, slice.shape());
   const Columns columns = columns_of(slice);
   const Tensor here = part.detach().to(whole.device());
-  Tensor rows = whole.alias({columns.rows, columns.of_whole}, whole.offset());
+  Tensor rows = whole.alias({columns.rows, columns.in_whole}, whole.offset());
   kernels(whole.device())
-      .copy_columns(here.alias({columns.rows, columns.of_slice}, here.offset()), 0, columns.first, columns.of_slice,
+      .copy_columns(here.alias({columns.rows, columns.in_slice}, here.offset()), 0, columns.first, columns.in_slice,
                     rows);
 }
 

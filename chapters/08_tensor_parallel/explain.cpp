@@ -53,14 +53,14 @@ void print_layers(const Settings& settings, const Dataset& data, const Sequentia
       forward += exchange.forward * bytes;
       backward += exchange.backward * bytes;
     }
-    const std::int64_t of_layer = parameter_count(*whole->layer(i));
-    const std::int64_t of_rank = parameter_count(*cut.layer(i));
-    weights += of_layer;
-    held += of_rank;
+    const std::int64_t whole_parameters = parameter_count(*whole->layer(i));
+    const std::int64_t rank_parameters = parameter_count(*cut.layer(i));
+    weights += whole_parameters;
+    held += rank_parameters;
     sent[0] += forward;
     sent[1] += backward;
-    if (of_layer > 0 || forward + backward > 0) {
-      row(whole->name(i), of_layer, of_rank, fmt::format("{:.1f}", forward / kKiB),
+    if (whole_parameters > 0 || forward + backward > 0) {
+      row(whole->name(i), whole_parameters, rank_parameters, fmt::format("{:.1f}", forward / kKiB),
           fmt::format("{:.1f}", backward / kKiB));
     }
   }

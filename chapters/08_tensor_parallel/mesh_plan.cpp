@@ -42,13 +42,13 @@ CollectiveSeconds seconds_of(const std::vector<Exchange>& exchanges, const Link&
 void add_seconds(Plan& plan, const MeshSizes& mesh, const Exchanges& exchanges, const Link& link) {
   std::size_t layer = 0;
   for (const int layers : plan.split) {
-    CollectiveSeconds of_stage;
+    CollectiveSeconds stage_seconds;
     for (int i = 0; i < layers; ++i, ++layer) {
-      const CollectiveSeconds of_layer = seconds_of(exchanges[layer], link, mesh.tensor);
-      of_stage.forward += of_layer.forward;
-      of_stage.backward += of_layer.backward;
+      const CollectiveSeconds layer_seconds = seconds_of(exchanges[layer], link, mesh.tensor);
+      stage_seconds.forward += layer_seconds.forward;
+      stage_seconds.backward += layer_seconds.backward;
     }
-    plan.exchanges.push_back(of_stage);
+    plan.exchanges.push_back(stage_seconds);
   }
 }
 
@@ -64,8 +64,8 @@ void note_slow_exchanges(Plan& plan, const Settings& settings, const Exchanges& 
   }
   const auto milliseconds = [&](const Link& link) {
     double seconds = 0;
-    for (const std::vector<Exchange>& of_layer : exchanges) {
-      const auto sum = seconds_of(of_layer, link, settings.data_parallel.mesh->tensor);
+    for (const std::vector<Exchange>& layer_exchanges : exchanges) {
+      const auto sum = seconds_of(layer_exchanges, link, settings.data_parallel.mesh->tensor);
       seconds += plan.schedule.microbatches * (sum.forward + sum.backward);
     }
     return 1e3 * seconds;
@@ -100,8 +100,8 @@ Exchanges exchanges_of(const Settings& settings, const Dataset& data) {
     all.front().front().backward = 0;
   }
   if (settings.pipeline.recompute) {
-    for (std::vector<Exchange>& of_layer : all) {
-      for (Exchange& exchange : of_layer) {
+    for (std::vector<Exchange>& layer_exchanges : all) {
+      for (Exchange& exchange : layer_exchanges) {
         exchange.backward += exchange.forward;  // the backward runs the forward again
       }
     }

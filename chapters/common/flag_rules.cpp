@@ -33,7 +33,7 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   }
   if (s.pipeline.chunks == 0) {
     const ScheduleKind* kind = find_schedule(s.pipeline.schedule);  // null: a file, or a chapter's own loop
-    s.pipeline.chunks = kind == nullptr ? 1 : std::clamp(2, kind->least_chunks, kind->most_chunks);
+    s.pipeline.chunks = kind == nullptr ? 1 : std::clamp(2, kind->min_chunks, kind->max_chunks);
   }
   const bool has_pipeline = !s.data_parallel.mode || s.data_parallel.mesh->pipeline > 1;
   if (!has_pipeline && !was_given("schedule")) {
@@ -51,7 +51,7 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   const std::optional<Versions> versions = s.pipeline.versions;
   if ((versions == Versions::two_buffers || versions == Versions::flush) && !was_given("microbatches") &&
       s.run.resume.empty()) {
-    const int least = least_batch(replicas_of(s), *versions);
+    const int least = min_batch(replicas_of(s), *versions);
     s.training.microbatches = ceil_div(s.world.ranks, least) * least;  // one per rank, or the next valid number
   }
   if (s.run.explain && !s.pipeline.profile_file.empty() && s.chapter != 7) {

@@ -52,7 +52,7 @@ class CommThread {
   /// Submits `job`, which gets its own communicator of the group. Tensors that the job uses belong to it until it has
   /// ended. `name` (a string literal) is the job's name in errors and in the trace, on a track beside the rank's; if
   /// `trace` is given, it must outlive the job.
-  Pending submit(const char* name, std::function<void(Communicator& comm)> job, Trace* trace = Trace::of_this_thread());
+  Pending submit(const char* name, std::function<void(Communicator& comm)> job, Trace* trace = Trace::current());
 
  private:
   struct Job {

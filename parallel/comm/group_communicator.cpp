@@ -77,13 +77,13 @@ std::string GroupCommunicator::channel(int from, int to, int tag) const {
 }
 
 void GroupCommunicator::trace_send(int to, int tag, std::size_t bytes) const {
-  if (Trace::of_this_thread() != nullptr) {
+  if (Trace::current() != nullptr) {
     record_send(channel(rank(), to, tag), bytes);
   }
 }
 
 void GroupCommunicator::trace_use(int from, int tag, double arrival) const {
-  if (Trace::of_this_thread() != nullptr) {
+  if (Trace::current() != nullptr) {
     record_use(channel(from, rank(), tag), arrival);
   }
 }

@@ -7,11 +7,11 @@
 
 namespace stagecoach {
 
-std::vector<Tick> nice_ticks(double low, double high, int count, double least_step) {
+std::vector<Tick> nice_ticks(double low, double high, int count, double min_step) {
   if (!(high > low)) {
     return {{low, fmt::format("{:.4g}", low)}};
   }
-  const double rough = std::max((high - low) / std::max(count, 1), least_step);
+  const double rough = std::max((high - low) / std::max(count, 1), min_step);
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double lead = rough / power;
   const double step = power * (lead < 1.41 ? 1 : lead < 3.16 ? 2 : lead < 7.07 ? 5 : 10);

@@ -15,9 +15,9 @@ struct Tick {
 };
 
 /// Returns about `count` ticks between `low` and `high`, at multiples of 1, 2 or 5 times a power of ten, at least
-/// `least_step` apart, with as many digits as needed to distinguish them. Both bounds must be finite, and low <= high;
+/// `min_step` apart, with as many digits as needed to distinguish them. Both bounds must be finite, and low <= high;
 /// if they are equal, returns one tick.
-std::vector<Tick> nice_ticks(double low, double high, int count = 5, double least_step = 0);
+std::vector<Tick> nice_ticks(double low, double high, int count = 5, double min_step = 0);
 
 enum class AxisKind { linear, whole_numbers, logarithmic };
 

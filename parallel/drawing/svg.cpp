@@ -10,9 +10,9 @@ namespace stagecoach {
 namespace {
 
 /// Returns the longest end of `text` that fits.
-std::string last_part(const std::string& text, double room, double size) {
+std::string last_part(const std::string& text, double max_width, double size) {
   std::size_t begin = 0;
-  while (begin < text.size() && Svg::width_of("\u2026" + text.substr(begin), size) > room) {
+  while (begin < text.size() && Svg::width_of("\u2026" + text.substr(begin), size) > max_width) {
     do {
       ++begin;
     } while (begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xc0U) == 0x80);  // a whole character
@@ -50,14 +50,14 @@ void Svg::outline(const Box& box, const char* colour, const std::string& title) 
 
 void Svg::text(double x, double y, const std::string& text) { this->text(x, y, text, Font{}); }
 
-void Svg::text(double x, double y, const std::string& text, Font font, double room) {
+void Svg::text(double x, double y, const std::string& text, Font font, double max_width) {
   constexpr const char* kAnchors[] = {"", " text-anchor=\"middle\"", " text-anchor=\"end\""};
-  const bool fits = room == 0 || width_of(text, font.size) <= room;
+  const bool fits = max_width == 0 || width_of(text, font.size) <= max_width;
   fmt::format_to(std::back_inserter(body_), "<text x=\"{:.1f}\" y=\"{:.1f}\"{}{}{} fill=\"{}\">{}{}</text>\n", x, y,
                  kAnchors[static_cast<int>(font.anchor)],
                  font.size == kFontSize ? "" : fmt::format(" font-size=\"{:.0f}\"", font.size),
                  font.bold ? " font-weight=\"bold\"" : "", font.colour,
-                 xml_text(fits ? text : last_part(text, room, font.size)), fits ? "" : title_element(text));
+                 xml_text(fits ? text : last_part(text, max_width, font.size)), fits ? "" : title_element(text));
 }
 
 void Svg::line(double x1, double y1, double x2, double y2, const char* colour) {

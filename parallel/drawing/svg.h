@@ -42,10 +42,10 @@ class Svg {
   void box(const Box& box, const char* fill, double opacity = 1, const std::string& title = "");
   /// Draws only the outline of a box.
   void outline(const Box& box, const char* colour, const std::string& title = "");
-  /// Writes text with its baseline at `y`. If the text does not fit into `room` pixels, its beginning is omitted, as
-  /// the last parts of a path are the most informative, and the whole text is shown when the pointer is on it. 0 means
-  /// no limit.
-  void text(double x, double y, const std::string& text, Font font, double room = 0);
+  /// Writes text with its baseline at `y`. If the text does not fit into `max_width` pixels, its beginning is omitted,
+  /// as the last parts of a path are the most informative, and the whole text is shown when the pointer is on it. 0
+  /// means no limit.
+  void text(double x, double y, const std::string& text, Font font, double max_width = 0);
   void text(double x, double y, const std::string& text);
   void line(double x1, double y1, double x2, double y2, const char* colour);
   void curve(const Points& points, const Stroke& stroke);

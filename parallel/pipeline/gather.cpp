@@ -154,8 +154,8 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
 }
 
 bool is_of_rank(const LayerRanks& layers, int rank, const std::string& tensor) {
-  return layers.empty() || std::any_of(layers.begin(), layers.end(), [&](const auto& of_layer) {
-           const auto& [layer, owner] = of_layer;
+  return layers.empty() || std::any_of(layers.begin(), layers.end(), [&](const auto& entry) {
+           const auto& [layer, owner] = entry;
            return owner == rank && is_of_layer(tensor, layer);
          });
 }
@@ -167,8 +167,8 @@ NamedTensors tensors_of_rank(const LayerRanks& layers, int rank, const NamedTens
   NamedTensors found;
   for (const auto& [layer, owner] : layers) {
     if (owner == rank) {
-      const NamedTensors of_layer = tensors_of_layer(layer, tensors);
-      found.insert(found.end(), of_layer.begin(), of_layer.end());
+      const NamedTensors layer_tensors = tensors_of_layer(layer, tensors);
+      found.insert(found.end(), layer_tensors.begin(), layer_tensors.end());
     }
   }
   return found;

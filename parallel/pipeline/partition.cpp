@@ -86,7 +86,7 @@ void for_each_stage(const std::vector<LayerCost>& layers, int ranks, const Link&
 }
 
 /// Returns the least possible time of the slowest part.
-double least_seconds(const std::vector<LayerCost>& layers, int ranks, const Link& link) {
+double min_seconds(const std::vector<LayerCost>& layers, int ranks, const Link& link) {
   auto least = make_table(layers.size(), ranks, std::numeric_limits<double>::infinity());
   least[0][0] = 0;
   const auto try_stage = [&](std::size_t begin, std::size_t end, std::size_t n, double seconds) {
@@ -177,7 +177,7 @@ Partition partition(const std::vector<LayerCost>& layers, int ranks, const Link&
   throw_if<UsageError>(ranks < 1, "partition: expected at least 1 rank, got {}", ranks);
   // Equal sums may differ by this relative error when they are added up in different orders.
   const double rounding = 4 * static_cast<double>(layers.size()) * std::numeric_limits<double>::epsilon();
-  const double limit = least_seconds(layers, ranks, link) * (1 + rounding);
+  const double limit = min_seconds(layers, ranks, link) * (1 + rounding);
   Partition best = read_back(fewest_stages(layers, ranks, link, limit));
   best.seconds = slowest_part(layers, best.split, best.replicas, link);
   return best;

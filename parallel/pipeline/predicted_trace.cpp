@@ -161,17 +161,17 @@ std::string predicted_trace(const Schedule& schedule, const Simulation& simulati
 
 void add_predicted_steps(const Schedule& schedule, const Costs& costs, const std::vector<int>& ranks,
                          const std::vector<TracedStep>& steps, Trace& trace) {
-  Schedule of_step = schedule;
+  Schedule step_schedule = schedule;
   Simulation simulation = simulate(schedule, costs);
   double free = 0;  // when the prediction of the step before ends
   for (TracedStep step : steps) {
-    if (step.microbatches != of_step.microbatches) {
-      of_step = with_fewer_microbatches(schedule, std::min(step.microbatches, schedule.microbatches));
-      simulation = simulate(of_step, costs);
+    if (step.microbatches != step_schedule.microbatches) {
+      step_schedule = with_fewer_microbatches(schedule, std::min(step.microbatches, schedule.microbatches));
+      simulation = simulate(step_schedule, costs);
     }
     step.start = std::max(step.start, free);
     free = step.start + simulation.seconds;
-    StepWriter(of_step, simulation, costs.bytes, ranks, step, trace).write();
+    StepWriter(step_schedule, simulation, costs.bytes, ranks, step, trace).write();
   }
 }
 

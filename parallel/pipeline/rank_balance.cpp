@@ -31,7 +31,7 @@ class Loads {
   double rounding() const { return 1e-12 * before_.back(); }
 
   /// Returns the sums of the ranks' stages, where stage s ends before layer ends[s].
-  std::vector<double> of_ranks(const std::vector<std::size_t>& ends) const {
+  std::vector<double> rank_seconds(const std::vector<std::size_t>& ends) const {
     std::vector<double> loads(ranks());
     for (std::size_t s = 0; s < ends.size(); ++s) {
       loads[rank_of(s)] += sum(s == 0 ? 0 : ends[s - 1], ends[s]);
@@ -66,8 +66,8 @@ struct Slowness {
 };
 
 Slowness slowness_of(const Loads& loads, const std::vector<std::size_t>& ends) {
-  const std::vector<double> of_ranks = loads.of_ranks(ends);
-  Slowness all{*std::max_element(of_ranks.begin(), of_ranks.end())};
+  const std::vector<double> rank_seconds = loads.rank_seconds(ends);
+  Slowness all{*std::max_element(rank_seconds.begin(), rank_seconds.end())};
   for (std::size_t s = 0; s < ends.size(); ++s) {
     all = all.with(0, loads.sum(s == 0 ? 0 : ends[s - 1], ends[s]));
   }
@@ -78,7 +78,7 @@ Slowness slowness_of(const Loads& loads, const std::vector<std::size_t>& ends) {
 /// a dictionary, and no stage slower than `limit`.
 std::vector<std::size_t> climb(const Loads& loads, std::vector<std::size_t> ends, double limit) {
   const auto sorted_loads = [&] {
-    std::vector<double> sorted = loads.of_ranks(ends);
+    std::vector<double> sorted = loads.rank_seconds(ends);
     std::sort(sorted.begin(), sorted.end(), std::greater<>());
     return sorted;
   };

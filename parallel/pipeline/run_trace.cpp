@@ -30,13 +30,13 @@ std::vector<TracedStep> steps_of(const std::vector<int>& pipeline, const std::ve
                                  TracedStep step) {
   std::map<int, std::vector<double>> times;  // by micro-batch
   for (const int rank : pipeline) {
-    std::map<int, std::vector<double>> of_rank;
+    std::map<int, std::vector<double>> rank_times;
     std::istringstream in(first_forwards[static_cast<std::size_t>(rank)]);
     double time = 0;
     for (int microbatch = 0; in >> microbatch >> time;) {
-      of_rank[microbatch].push_back(time);
+      rank_times[microbatch].push_back(time);
     }
-    times.merge(std::move(of_rank));  // replicas of a model run the same micro-batches: the first one counts
+    times.merge(std::move(rank_times));  // replicas of a model run the same micro-batches: the first one counts
   }
   std::vector<TracedStep> steps;
   for (const double start : times[0]) {

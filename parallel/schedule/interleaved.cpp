@@ -158,7 +158,7 @@ int peak_of_interleaved(const ScheduleSizes& s, int rank) {
 ScheduleKind interleaved_kind() {
   return {.name = "interleaved",
           .summary = "1F1B over chunks; senders wait for their receivers",
-          .most_chunks = kAnyChunks,
+          .max_chunks = kAnyChunks,
           .takes_group = true,
           .sends_wait = true,  // as in Megatron-LM and AscendSpeed
           .idle_share = kInterleavedIdleShare,
@@ -185,7 +185,7 @@ ScheduleKind looped_breadth_first_kind() {
   return {
       .name = "foldx_aiao",
       .summary = "looped breadth-first: chunk by chunk, all micro-batches through each",
-      .most_chunks = kAnyChunks,
+      .max_chunks = kAnyChunks,
       .idle_share = kInterleavedIdleShare,
       .idle_domain = "m >= p",
       .idle = idle_of_chunks,
@@ -196,7 +196,7 @@ ScheduleKind looped_breadth_first_kind() {
 ScheduleKind interleaved_zero_bubble_kind() {
   return {.name = "interleaved-zb",
           .summary = "zb-h1 over chunks",
-          .most_chunks = kAnyChunks,
+          .max_chunks = kAnyChunks,
           .takes_group = true,
           .splits_backward = true,
           .idle_share = "(p - 1) / (3 v m + p - 1)",

@@ -145,8 +145,8 @@ std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& 
 
 std::vector<int> largest_delays(const Schedule& schedule, const Ledger& ledger) {
   std::vector<int> largest;
-  for (const auto& of_stage : delays_of(schedule, ledger)) {
-    largest.push_back(*std::max_element(of_stage.begin(), of_stage.end()));
+  for (const auto& stage_delays : delays_of(schedule, ledger)) {
+    largest.push_back(*std::max_element(stage_delays.begin(), stage_delays.end()));
   }
   return largest;
 }

@@ -79,9 +79,9 @@ std::vector<Receive> posting_order(std::vector<std::vector<Receive>> by_sender, 
   }
   sort_by_post(all);
   // There is room for the next receive as soon as an earlier one has been used.
-  const auto room = static_cast<std::size_t>(most);
-  for (std::size_t i = 0; i < all.size() && room > 0; ++i) {
-    const std::size_t earliest = i < room ? 0 : all[i - room].use + 1;
+  const auto max_unused = static_cast<std::size_t>(most);
+  for (std::size_t i = 0; i < all.size() && max_unused > 0; ++i) {
+    const std::size_t earliest = i < max_unused ? 0 : all[i - max_unused].use + 1;
     all[i].post = std::min(all[i].post, std::max(earliest, i > 0 ? all[i - 1].post : 0));
   }
   return all;

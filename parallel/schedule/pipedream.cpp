@@ -18,7 +18,7 @@ int warm_up_of(const std::vector<int>& replicas, int stage) {
 
 /// Returns the largest number of micro-batches that are between their forward and backward in a stage, over all its
 /// replicas.
-int most_on_their_way(const std::vector<int>& replicas) {
+int max_in_flight(const std::vector<int>& replicas) {
   int most = 0;
   for (int s = 0; s < static_cast<int>(replicas.size()); ++s) {
     most = std::max(most, replicas[static_cast<std::size_t>(s)] * (warm_up_of(replicas, s) + 1));
@@ -44,12 +44,12 @@ void require_sizes(const std::vector<int>& replicas, int microbatches, int batch
 }
 
 void require_batch(const std::vector<int>& replicas, int batch, Versions versions) {
-  const int least = least_batch(replicas, versions);
+  const int least = min_batch(replicas, versions);
   const int step = shared_evenly(replicas, versions);
   throw_if<UsageError>(batch < least && versions == Versions::two_buffers,
                        "2bw: two versions of the weights do not suffice for {1} micro-batches in flight through {2} "
                        "stage(s): expected at least {3} micro-batches per batch, got {0}; use `microbatches` {4}",
-                       batch, most_on_their_way(replicas), replicas.size(), least, least);
+                       batch, max_in_flight(replicas), replicas.size(), least, least);
   if (batch % step != 0) {
     const int below = batch / step * step;
     throw UsageError(
@@ -103,9 +103,9 @@ class Replica {
 
 }  // namespace
 
-int least_batch(const std::vector<int>& replicas, Versions versions) {
+int min_batch(const std::vector<int>& replicas, Versions versions) {
   const int step = shared_evenly(replicas, versions);
-  return versions == Versions::two_buffers ? ceil_div(most_on_their_way(replicas), step) * step : step;
+  return versions == Versions::two_buffers ? ceil_div(max_in_flight(replicas), step) * step : step;
 }
 
 Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, int batch, Versions versions) {

@@ -20,7 +20,7 @@ namespace stagecoach {
 Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, int batch, Versions versions);
 
 /// Returns the smallest number of micro-batches per batch that pipedream_schedule accepts.
-int least_batch(const std::vector<int>& replicas, Versions versions);
+int min_batch(const std::vector<int>& replicas, Versions versions);
 
 /// A range of batches of a schedule that lists updates: from `first` to before `end`, counted from 0.
 struct BatchRange {

@@ -49,11 +49,11 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
     throw UsageError(
         fmt::format("unknown schedule: expected one of {1}, got '{0}'", name, fmt::join(schedule_names(), ", ")));
   }
-  const int chunks = v == 0 ? kind->least_chunks : v;
-  if (!kind->takes_chunks() && chunks != kind->least_chunks) {
+  const int chunks = v == 0 ? kind->min_chunks : v;
+  if (!kind->takes_chunks() && chunks != kind->min_chunks) {
     throw UsageError(
         fmt::format("{} has {} per rank: expected {} chunk(s), got {}; for another number of chunks use {}", name,
-                    kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage", kind->least_chunks, v,
+                    kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage", kind->min_chunks, v,
                     fmt::join(names_where([](const auto& k) { return k.takes_chunks(); }), ", ")));
   }
   if (group != 0 && !kind->takes_group) {

@@ -39,8 +39,8 @@ struct PassTimes {
 struct ScheduleKind {
   std::string name;     ///< the value of --schedule
   std::string summary;  ///< one line
-  int least_chunks = 1;
-  int most_chunks = 1;
+  int min_chunks = 1;
+  int max_chunks = 1;
   bool takes_group = false;
   bool splits_backward = false;  ///< into I and W
   bool is_v_shaped = false;      ///< placed in a V; otherwise round-robin
@@ -56,7 +56,7 @@ struct ScheduleKind {
   int (*peak_activations)(const ScheduleSizes& sizes, int rank) = nullptr;
   Schedule (*make)(const ScheduleSizes& sizes) = nullptr;
 
-  bool takes_chunks() const { return most_chunks > least_chunks; }
+  bool takes_chunks() const { return max_chunks > min_chunks; }
 };
 inline constexpr int kAnyChunks = INT_MAX;
 

@@ -161,8 +161,8 @@ int peak_of_v(const ScheduleSizes& s, int rank, int most) {
 ScheduleKind zero_bubble_v_kind() {
   return {.name = "zbv",
           .summary = "zero bubble in a V: no idle time between steps, with the memory of 1F1B",
-          .least_chunks = 2,
-          .most_chunks = 2,
+          .min_chunks = 2,
+          .max_chunks = 2,
           .splits_backward = true,
           .is_v_shaped = true,
           .idle_share = kVShapedIdleShare,
@@ -180,8 +180,8 @@ ScheduleKind zero_bubble_v_kind() {
 ScheduleKind dualpipe_v_kind() {
   return {.name = "dualpipev",
           .summary = "DualPipe in a V: a forward of one arm beside a backward of the other",
-          .least_chunks = 2,
-          .most_chunks = 2,
+          .min_chunks = 2,
+          .max_chunks = 2,
           .splits_backward = true,
           .is_v_shaped = true,
           .idle_share = kVShapedIdleShare,

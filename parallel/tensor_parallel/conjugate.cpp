@@ -54,10 +54,10 @@ Tensor gathered(const Tensor& x, const TensorGroup& group) {
   Tensor samples = as_samples(all);
   const std::int64_t columns = x.size(1) * x.size(2);
   std::int64_t start = 0;
-  const std::vector<Tensor> of_ranks =
+  const std::vector<Tensor> parts =
       group.comm == nullptr ? std::vector<Tensor>(static_cast<std::size_t>(group.ranks), x) : group.comm->all_gather(x);
-  for (const Tensor& of_rank : of_ranks) {
-    kernels(x.device()).copy_columns(as_samples(of_rank), 0, start, columns, samples);
+  for (const Tensor& part : parts) {
+    kernels(x.device()).copy_columns(as_samples(part), 0, start, columns, samples);
     start += columns;
   }
   return all;
@@ -66,13 +66,13 @@ Tensor gathered(const Tensor& x, const TensorGroup& group) {
 /// Returns this rank's tokens of the sum. reduce_scatter cuts the first dimension, so the tokens of each rank are put
 /// one after another: [ranks N, T / ranks, C].
 Tensor summed_and_scattered(const Tensor& x, const TensorGroup& group) {
-  const Shape part = own_tokens_shape(x.shape(), group.ranks);
-  const std::int64_t columns = part[1] * part[2];
+  const Shape own_shape = own_tokens_shape(x.shape(), group.ranks);
+  const std::int64_t columns = own_shape[1] * own_shape[2];
   const std::int64_t samples = x.size(0);
-  Tensor by_rank = empty_like(x, part.with(0, samples * group.ranks));
+  Tensor by_rank = empty_like(x, own_shape.with(0, samples * group.ranks));
   for (int rank = 0; rank < group.ranks; ++rank) {
-    Tensor of_rank = by_rank.alias({samples, columns}, rank * samples * columns);
-    kernels(x.device()).copy_columns(as_samples(x), rank * columns, 0, columns, of_rank);
+    Tensor part = by_rank.alias({samples, columns}, rank * samples * columns);
+    kernels(x.device()).copy_columns(as_samples(x), rank * columns, 0, columns, part);
   }
   return group.comm == nullptr ? by_rank.narrow(0, samples).detach() : group.comm->reduce_scatter(by_rank);
 }

@@ -30,7 +30,7 @@ int stages_per_rank(const PipeSettings& settings) {
   if (settings.stages_per_rank != 0 || kind == nullptr) {
     return settings.stages_per_rank;
   }
-  return std::clamp(2, kind->least_chunks, kind->most_chunks);
+  return std::clamp(2, kind->min_chunks, kind->max_chunks);
 }
 
 /// Returns what make_schedule makes. Its errors name the micro-batches as PipeSettings does.

@@ -74,7 +74,7 @@ def main():
         for name, command in ways.items():
             rates[name].append(images_per_second(command, flags.threads))
         print(f"round {round_number}: " + ", ".join(f"{n} {r[-1]:.0f} img/s" for n, r in rates.items()), flush=True)
-    medians = {name: statistics.median(of_way) for name, of_way in rates.items()}
+    medians = {name: statistics.median(way_rates) for name, way_rates in rates.items()}
     ours = medians.pop("Stagecoach")
     best = max(medians, key=medians.get)
     print(f"{flags.model}, {flags.threads} core(s), median of {flags.rounds}: Stagecoach {ours:.0f} img/s, "

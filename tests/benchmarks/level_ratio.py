@@ -61,9 +61,9 @@ def main():
     highest = statistics.median(rates[levels[-1]])
     print(f"{flags.model}, {flags.threads} core(s), batch 64, Adam, medians of {flags.rounds} rounds in turn:\n")
     print(f"| level | img/s | share of {levels[-1]} | from | to |\n|---|---:|---:|---:|---:|")
-    for level, of_level in rates.items():
-        median = statistics.median(of_level)
-        print(f"| {level} | {median:.0f} | {median / highest:.2f} | {min(of_level):.0f} | {max(of_level):.0f} |")
+    for level, level_rates in rates.items():
+        median = statistics.median(level_rates)
+        print(f"| {level} | {median:.0f} | {median / highest:.2f} | {min(level_rates):.0f} | {max(level_rates):.0f} |")
     return 0
 
 

@@ -176,10 +176,10 @@ Idle measure(const Work& work, int microbatches) {
     Runner runner(work, rank);
     runner.run(4 * kRanks);  // takes memory that is kept, and fills the caches
     ends[static_cast<std::size_t>(rank.index)] = runner.run(microbatches);
-    const ActionSeconds of_all = runner.log().seconds();
+    const ActionSeconds all_seconds = runner.log().seconds();
     const Costs mean = runner.log().mean_costs();
     if (rank.index == 0) {
-      seconds = of_all;
+      seconds = all_seconds;
       costs = mean;
     }
   });

@@ -58,7 +58,7 @@ def sweep(programs, training, split, batch, sizes, rounds, schedule="1f1b"):
             speed, expected = train(programs / "ch05_interleaved", *training, *split, *parts)
             speeds[size].append(speed)
             predicted[size].append(expected)
-    medians = lambda of_sizes: {size: statistics.median(values) for size, values in of_sizes.items()}
+    medians = lambda values_by_size: {size: statistics.median(values) for size, values in values_by_size.items()}
     return Sweep(statistics.median(one_device), statistics.median(naive), medians(speeds), medians(predicted))
 
 

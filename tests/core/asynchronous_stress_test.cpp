@@ -46,8 +46,8 @@ class RandomProgram {
   /// What the program has computed: every tensor, and every value that it read on its way.
   std::vector<float> results() const {
     std::vector<float> all = read_;
-    for (const auto& of_device : tensors_) {
-      for (const Tensor& tensor : of_device) {
+    for (const auto& device_tensors : tensors_) {
+      for (const Tensor& tensor : device_tensors) {
         const auto values = tensor.to_vector<float>();
         all.insert(all.end(), values.begin(), values.end());
       }

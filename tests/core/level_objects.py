@@ -84,14 +84,14 @@ def main():
     instructions = re.compile(ABOVE[arguments.lowest])
     faults = [f"{file}: {fault}"
               for level, file in arguments.level for fault in faults_of_level(level, file, instructions)]  # fmt: skip
-    of_levels = {pathlib.Path(file).name for _, file in arguments.level}
+    level_files = {pathlib.Path(file).name for _, file in arguments.level}
     member = ""
     for line in output_of("objdump", "--disassemble", "--no-show-raw-insn", "--wide", arguments.library).splitlines():
         if match := re.match(r"^(\S+\.o):\s+file format", line):
             member = match[1]
-        elif member not in of_levels and (match := INSTRUCTION.match(line)) and instructions.match(match[1]):
+        elif member not in level_files and (match := INSTRUCTION.match(line)) and instructions.match(match[1]):
             faults.append(f"{arguments.library}({member}): {match[1].strip()}")
-            member = next(iter(of_levels))  # one line per object
+            member = next(iter(level_files))  # one line per object
     entries = {"stagecoach_tables_of_" + level.replace("-", "_") for level, _ in arguments.level}
     visible = {address
                for kind, address, name in symbols_of(arguments.program)
@@ -99,7 +99,7 @@ def main():
     faults += [f"{arguments.program}: {name}: {instruction}"
                for (address, name), instruction in functions_with(instructions, arguments.program).items()
                if address in visible]  # fmt: skip
-    print("\n".join(faults) or f"only the objects of the {len(of_levels)} higher levels have their instructions")
+    print("\n".join(faults) or f"only the objects of the {len(level_files)} higher levels have their instructions")
     return 1 if faults else 0
 
 

@@ -19,8 +19,8 @@ using Call = std::function<void(const Kernels& on, Tensors& tensors)>;
 
 /// A copy of `tensor` whose first element is number `offset` of its storage.
 Tensor shifted(const Tensor& tensor, std::int64_t offset) {
-  Tensor room = Tensor::zeros({tensor.numel() + offset}, tensor.dtype(), tensor.device());
-  Tensor view = room.narrow(offset, tensor.numel()).reshape(tensor.shape());
+  Tensor buffer = Tensor::zeros({tensor.numel() + offset}, tensor.dtype(), tensor.device());
+  Tensor view = buffer.narrow(offset, tensor.numel()).reshape(tensor.shape());
   view.copy_from(tensor);
   return view;
 }

@@ -285,10 +285,10 @@ const void* Runner::exchange(const void* mine, std::size_t bytes, const std::sou
   }
   const std::size_t round = current_->exchanges++ % 2;
   exchanged_.resize(std::max(exchanged_.size(), 2 * kMaxThreads * kMaxExchanged));
-  char* of_warp = exchanged_.data() + (round * kMaxThreads + warp * kWarp) * kMaxExchanged;
-  std::memcpy(of_warp + current_->at % kWarp * bytes, mine, bytes);
+  char* warp_values = exchanged_.data() + (round * kMaxThreads + warp * kWarp) * kMaxExchanged;
+  std::memcpy(warp_values + current_->at % kWarp * bytes, mine, bytes);
   wait(Scope::warp, where);
-  return of_warp;
+  return warp_values;
 }
 
 Runner& runner() {

@@ -170,7 +170,7 @@ int points_of(const std::vector<Result>& results) {
   return std::accumulate(results.begin(), results.end(), 0, [](int sum, const Result& r) { return sum + r.points; });
 }
 
-int most_points_of(const std::vector<Result>& results) {
+int max_points_of(const std::vector<Result>& results) {
   return std::accumulate(results.begin(), results.end(), 0, [](int sum, const Result& r) { return sum + r.of; });
 }
 

@@ -79,7 +79,7 @@ std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& 
 /// Returns the sum of the points.
 int points_of(const std::vector<Result>& results);
 /// Returns the sum of the points that can be had.
-int most_points_of(const std::vector<Result>& results);
+int max_points_of(const std::vector<Result>& results);
 
 /// Returns the report: one line per criterion, "[ 10/15 ] name", with explanations indented below. What an earlier
 /// explanation says already is not printed again.

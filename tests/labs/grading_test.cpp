@@ -54,7 +54,7 @@ TEST(Grading, LeavesOutWhatNeedsAFailedCriterion) {
                                              {"needs both", 20, [] {}, "", {"works", "fails"}},
                                              {"needs one", 20, [] {}, "", {"works"}}});
   EXPECT_EQ(points_of(results), 30);
-  EXPECT_EQ(most_points_of(results), 60);
+  EXPECT_EQ(max_points_of(results), 60);
   EXPECT_FALSE(results[2].was_graded);
   EXPECT_EQ(results[2].why.remark, "not graded yet: repair \"fails\" first");
   EXPECT_TRUE(results[3].was_graded);

@@ -235,7 +235,7 @@ void own_is_legal(const Answer& answer) {
 
 /// Returns the units that a step may take if its idle time is `share` of that of 1F1B, which runs the two stages of a
 /// rank as one: 6 (p - 1) units.
-double most_units(const lab::ScheduleTask& task, double share) {
+double max_units(const lab::ScheduleTask& task, double share) {
   return 6.0 * task.microbatches + share * 6.0 * (task.ranks - 1);
 }
 
@@ -250,13 +250,13 @@ void own_keeps_to_the_memory(const Answer& answer) {
   note(fmt::format("league: idle {:.6f}, step {:.4g} units, {} of {} activations, for {} ranks and {} micro-batches",
                    simulation.idle, simulation.seconds, *most, task.activations, task.ranks, task.microbatches));
   note(fmt::format("with the idle time of 1F1B: {:.4g} units; with 60% of it: {:.4g}; with none: {:.4g}",
-                   most_units(task, 1), most_units(task, kShareOfIdleTime), most_units(task, 0)));
+                   max_units(task, 1), max_units(task, kShareOfIdleTime), max_units(task, 0)));
 }
 
 /// Throws Failed if the idle time of a step is longer than `share` of that of 1F1B.
 void require_idle_time(const Answer& answer, double share) {
   for (const lab::ScheduleTask& task : tasks()) {
-    require_time(fitting_answer(answer, task), most_units(task, share), made_for(task), kOwn);
+    require_time(fitting_answer(answer, task), max_units(task, share), made_for(task), kOwn);
   }
 }
 

@@ -96,7 +96,7 @@ int run_lab(int argc, char** argv, int lab, const std::function<std::vector<Crit
   if (!flags->points) {
     fmt::print("{}", report_of(results));
   }
-  fmt::print("lab {}: {} of {} points\n", lab, points_of(results), most_points_of(results));
+  fmt::print("lab {}: {} of {} points\n", lab, points_of(results), max_points_of(results));
   if (flags->is_signed) {
     for (const Result& result : results) {
       fmt::print("{}\t{}\t{}\t{}\n", word, result.points, result.of, result.criterion);
@@ -106,7 +106,7 @@ int run_lab(int argc, char** argv, int lab, const std::function<std::vector<Crit
       }
     }
   }
-  return points_of(results) == most_points_of(results) ? 0 : 1;
+  return points_of(results) == max_points_of(results) ? 0 : 1;
 }
 
 }  // namespace stagecoach::labs

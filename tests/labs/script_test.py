@@ -40,9 +40,9 @@ class Script(unittest.TestCase):
                 self.assertEqual(said.stdout.count(f"Hint {level}: "), max(parts, 1))
                 self.assertFalse([other for other in "123" if other != level and f"Hint {other}: " in said.stdout])
                 for part in range(1, parts + 1):
-                    of_part = lab("hint", number, level, str(part)).stdout
-                    self.assertTrue(of_part.startswith(f"Part {part}. Hint {level}: "))
-                    self.assertGreater(len(of_part.splitlines()), 3)
+                    hint = lab("hint", number, level, str(part)).stdout
+                    self.assertTrue(hint.startswith(f"Part {part}. Hint {level}: "))
+                    self.assertGreater(len(hint.splitlines()), 3)
 
     def test_a_new_class_has_its_seed(self):
         with tempfile.TemporaryDirectory() as name:

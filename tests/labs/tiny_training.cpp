@@ -262,7 +262,7 @@ std::vector<Message> require_equal_to_one_device(const TinyTraining& training, c
                                                  const std::string& look_at) {
   const RanksTrained trained = train_on_ranks(training, step, look_at);
   const std::vector<Snapshot> expected = train_on_one_device(training, Reduction::mean);
-  const std::vector<Snapshot> of_sum = train_on_one_device(training, Reduction::sum);
+  const std::vector<Snapshot> summed = train_on_one_device(training, Reduction::sum);
   for (int i = 0; i < training.steps; ++i) {
     Snapshot got;
     for (const std::vector<Snapshot>& rank : trained.snapshots) {
@@ -270,7 +270,7 @@ std::vector<Message> require_equal_to_one_device(const TinyTraining& training, c
       got.weights.insert(part.weights.begin(), part.weights.end());
       got.loss += part.loss;
     }
-    if (i == 0 && same_weights(got, of_sum.front()) && !same_weights(got, expected.front())) {
+    if (i == 0 && same_weights(got, summed.front()) && !same_weights(got, expected.front())) {
       throw Failed("the weights of one device, bit for bit" + for_case(),
                    "those of the sum of the losses, not of their mean: the backward does not begin with 1 / N", kMean);
     }

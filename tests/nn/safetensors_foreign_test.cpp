@@ -128,10 +128,10 @@ TEST_F(Foreign, TypesThatNoTensorHasAreConverted) {
   using Bits = std::vector<std::uint16_t>;
   EXPECT_EQ(loaded("BF16", 4, bytes_of(Bits{0x3f80, 0xc049, 0x0001, 0xff80})).to_vector<float>(),
             (std::vector<float>{1, -3.140625F, 0x1p-133F, -std::numeric_limits<float>::infinity()}));
-  const std::vector<std::int32_t> least_and_most{std::numeric_limits<std::int32_t>::min(), -1, 7, 2147483647};
-  EXPECT_EQ(loaded("I64", 4, bytes_of(std::vector<std::int64_t>(least_and_most.begin(), least_and_most.end())))
-                .to_vector<std::int32_t>(),
-            least_and_most);
+  const std::vector<std::int32_t> extremes{std::numeric_limits<std::int32_t>::min(), -1, 7, 2147483647};
+  EXPECT_EQ(
+      loaded("I64", 4, bytes_of(std::vector<std::int64_t>(extremes.begin(), extremes.end()))).to_vector<std::int32_t>(),
+      extremes);
   using Ints = std::vector<std::int32_t>;
   EXPECT_EQ(loaded("U64", 2, bytes_of(std::vector<std::uint64_t>{0, 2147483647})).to_vector<std::int32_t>(),
             (Ints{0, 2147483647}));

@@ -154,8 +154,8 @@ TEST(ClassParallelLoss, SendsTheBytesOfTheFormula) {
     launch(test::world_of(ranks), [&](Rank& rank) {
       const auto sent = [&] {
         double bytes = 0;
-        for (const auto& [to, of_link] : rank.comm.bytes_sent()) {
-          bytes += of_link;
+        for (const auto& [to, link_bytes] : rank.comm.bytes_sent()) {
+          bytes += link_bytes;
         }
         return bytes;
       };

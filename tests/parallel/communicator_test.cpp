@@ -28,15 +28,15 @@ using test::same_bytes;
 using test::world_of;
 
 /// What rank `r` brings: the same wherever it is made.
-Tensor of_rank(int r, const Shape& shape, Device device = {}) {
+Tensor rank_tensor(int r, const Shape& shape, Device device = {}) {
   return random_tensor(shape, fmt::format("rank {}", r), DType::float32, device);
 }
 
 /// The sum over `world` ranks, in their order.
 Tensor sum_over(int world, const Shape& shape) {
-  std::vector<float> sum = of_rank(0, shape).to_vector<float>();
+  std::vector<float> sum = rank_tensor(0, shape).to_vector<float>();
   for (int r = 1; r < world; ++r) {
-    const auto more = of_rank(r, shape).to_vector<float>();
+    const auto more = rank_tensor(r, shape).to_vector<float>();
     for (std::size_t i = 0; i < sum.size(); ++i) {
       sum[i] += more[i];
     }
@@ -71,11 +71,11 @@ TEST_P(Ranks, PassMessagesAround) {
     const int next = (rank.index + 1) % rank.world;
     const int before = (rank.index + rank.world - 1) % rank.world;
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 2}, Shape{900}, Shape{30, 1000}}) {
-      const PendingSend sent = rank.comm.send_async(of_rank(rank.index, shape, rank.device), next, 5);
+      const PendingSend sent = rank.comm.send_async(rank_tensor(rank.index, shape, rank.device), next, 5);
       rank.comm.send_number(rank.index, next, 5);
       const Tensor got = rank.comm.receive(shape, DType::float32, before, 5);
       EXPECT_EQ(got.device(), rank.device);
-      EXPECT_TRUE(same_bytes(got, of_rank(before, shape)));
+      EXPECT_TRUE(same_bytes(got, rank_tensor(before, shape)));
       EXPECT_EQ(rank.comm.receive_number(before, 5), before);
       sent.wait();
       EXPECT_TRUE(sent.completed());
@@ -87,7 +87,7 @@ TEST_P(Ranks, AllReduceSumsInTheOrderOfTheRanks) {
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{1}, Shape{7, 5}, Shape{1000}, Shape{3, 5003}}) {
     const Tensor wanted = sum_over(GetParam(), shape);
     launch(world_of(GetParam()), [&](Rank& rank) {
-      Tensor tensor = of_rank(rank.index, shape, rank.device);
+      Tensor tensor = rank_tensor(rank.index, shape, rank.device);
       rank.comm.all_reduce(tensor);
       EXPECT_TRUE(same_bytes(tensor, wanted)) << "rank " << rank.index;
     });
@@ -99,9 +99,9 @@ TEST_P(Ranks, ReduceSumsInTheOrderOfTheRanksOnOneOfThem) {
   const Tensor wanted = sum_over(GetParam(), shape);
   launch(world_of(GetParam()), [&](Rank& rank) {
     const int root = rank.world - 1;
-    Tensor tensor = of_rank(rank.index, shape, rank.device);
+    Tensor tensor = rank_tensor(rank.index, shape, rank.device);
     rank.comm.reduce(tensor, root);
-    EXPECT_TRUE(same_bytes(tensor, rank.index == root ? wanted : of_rank(rank.index, shape)));
+    EXPECT_TRUE(same_bytes(tensor, rank.index == root ? wanted : rank_tensor(rank.index, shape)));
   });
 }
 
@@ -110,7 +110,7 @@ TEST_P(Ranks, ReductionsOfHalvesAreRoundedAtTheEnd) {
   const int world = GetParam();
   const auto halves = [](int r, std::int64_t count) {
     std::vector<Half> all;
-    for (const float value : of_rank(r, {count}).to_vector<float>()) {
+    for (const float value : rank_tensor(r, {count}).to_vector<float>()) {
       all.push_back(to_half(value));
     }
     return all;
@@ -141,17 +141,17 @@ TEST_P(Ranks, BroadcastGatherAndScatter) {
   const Shape shape{world, 777};
   launch(world_of(world), [&](Rank& rank) {
     for (const int root : {0, world - 1}) {
-      Tensor tensor = of_rank(rank.index, shape, rank.device);
+      Tensor tensor = rank_tensor(rank.index, shape, rank.device);
       rank.comm.broadcast(tensor, root);
-      EXPECT_TRUE(same_bytes(tensor, of_rank(root, shape)));
+      EXPECT_TRUE(same_bytes(tensor, rank_tensor(root, shape)));
     }
-    const auto all = rank.comm.all_gather(of_rank(rank.index, shape, rank.device));
+    const auto all = rank.comm.all_gather(rank_tensor(rank.index, shape, rank.device));
     ASSERT_EQ(all.size(), static_cast<std::size_t>(world));
     for (int r = 0; r < world; ++r) {
-      EXPECT_TRUE(same_bytes(all[static_cast<std::size_t>(r)], of_rank(r, shape)));
+      EXPECT_TRUE(same_bytes(all[static_cast<std::size_t>(r)], rank_tensor(r, shape)));
       EXPECT_EQ(all[static_cast<std::size_t>(r)].device(), rank.device);
     }
-    const Tensor part = rank.comm.reduce_scatter(of_rank(rank.index, shape, rank.device));
+    const Tensor part = rank.comm.reduce_scatter(rank_tensor(rank.index, shape, rank.device));
     EXPECT_TRUE(same_bytes(part, sum_over(world, shape).narrow(rank.index, 1)));
     rank.comm.barrier();
   });
@@ -209,7 +209,7 @@ TEST_P(Ranks, NativeSumsAreWithinTheirPromise) {
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{7, 5}, Shape{3, 50021}}) {
     const auto wanted = sum_over(GetParam(), shape).to_vector<float>();
     launch(world, [&](Rank& rank) {
-      Tensor tensor = of_rank(rank.index, shape, rank.device);
+      Tensor tensor = rank_tensor(rank.index, shape, rank.device);
       rank.comm.all_reduce(tensor);
       const auto got = tensor.to_vector<float>();
       for (std::size_t i = 0; i < got.size(); ++i) {

@@ -114,9 +114,9 @@ TEST(PipedreamSchedule, DamageIsRefused) {
   Schedule too_early = good;  // the update of a replica before its backward
   std::swap(too_early.ranks[0][2], too_early.ranks[0][3]);
   EXPECT_FALSE(check(too_early).empty());
-  Schedule of_one_step = good;
-  of_one_step.batch = 0;
-  EXPECT_FALSE(check(of_one_step).empty());
+  Schedule one_step = good;
+  one_step.batch = 0;
+  EXPECT_FALSE(check(one_step).empty());
 }
 
 // Replicas meet before an update, to reduce: one that comes there only after a forward, which waits for the other,
@@ -157,16 +157,16 @@ TEST(PipedreamSchedule, TakesTheLeastBatchAndNoSmallerOne) {
   for (const std::vector<int>& replicas :
        std::vector<std::vector<int>>{{1}, {1, 1, 1}, {2, 1}, {2, 2, 1}, {3, 1}, {2, 3}}) {
     for (const Versions versions : kAll) {
-      const int least = least_batch(replicas, versions);
+      const int least = min_batch(replicas, versions);
       EXPECT_EQ(pipedream_schedule(replicas, 2 * least, least, versions).batch, least);
       if (least > 1) {
         EXPECT_THROW(static_cast<void>(pipedream_schedule(replicas, 2 * least, least - 1, versions)), UsageError);
       }
     }
   }
-  EXPECT_EQ(least_batch({1, 1, 1, 1}, Versions::two_buffers), 4);
-  EXPECT_EQ(least_batch({2, 2, 1}, Versions::two_buffers), 6);
-  EXPECT_EQ(least_batch({2, 3}, Versions::flush), 6);
+  EXPECT_EQ(min_batch({1, 1, 1, 1}, Versions::two_buffers), 4);
+  EXPECT_EQ(min_batch({2, 2, 1}, Versions::two_buffers), 6);
+  EXPECT_EQ(min_batch({2, 3}, Versions::flush), 6);
 }
 
 TEST(Ledger, HasTheVersionsAndDelaysOfThePapers) {
@@ -323,7 +323,7 @@ TEST(PipedreamSchedule, RankZeroMayAnnounceBatchesAheadOfTime) {
     for (const Versions versions : kAll) {
       for (const int batch : {1, 2, 4, 6, 12}) {
         for (const int receives : {0, 1, 4, 16}) {
-          if (batch < least_batch(replicas, versions) || batch % least_batch(replicas, Versions::flush) != 0) {
+          if (batch < min_batch(replicas, versions) || batch % min_batch(replicas, Versions::flush) != 0) {
             continue;  // is refused, or a batch that replicas do not share evenly
           }
           const Schedule schedule =

@@ -29,8 +29,8 @@ std::unique_ptr<Optimizer> optimizer_for(const Module& model) {
 /// micro-batches in flight and the gradients that wait for their turn; their maxima must be those that the schedule
 /// predicts.
 void run_and_check_peaks(Pipeline& pipeline, const Schedule& schedule, StepData data, Hooks hooks) {
-  std::size_t most_alive = 0;
-  std::size_t most_waiting = 0;
+  std::size_t max_alive = 0;
+  std::size_t max_waiting = 0;
   const auto rank = static_cast<std::size_t>(pipeline.rank());
   pipeline.begin(schedule, std::move(data), std::move(hooks));
   for (const Action& action : schedule.ranks[rank]) {
@@ -43,12 +43,12 @@ void run_and_check_peaks(Pipeline& pipeline, const Schedule& schedule, StepData 
         waiting += pipeline.stage(s).waiting_gradients();
       }
     }
-    most_alive = std::max(most_alive, alive);
-    most_waiting = std::max(most_waiting, waiting);
+    max_alive = std::max(max_alive, alive);
+    max_waiting = std::max(max_waiting, waiting);
   }
   pipeline.finish();
-  EXPECT_EQ(most_alive, static_cast<std::size_t>(peak_activations(schedule)[rank]));
-  EXPECT_EQ(most_waiting, static_cast<std::size_t>(peak_waiting_gradients(schedule)[rank]));
+  EXPECT_EQ(max_alive, static_cast<std::size_t>(peak_activations(schedule)[rank]));
+  EXPECT_EQ(max_waiting, static_cast<std::size_t>(peak_waiting_gradients(schedule)[rank]));
 }
 
 }  // namespace

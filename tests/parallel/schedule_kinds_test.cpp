@@ -32,7 +32,7 @@ Simulation simulated_kind(const std::string& name, int p, int m, int v = 0) {
 }
 
 /// The longest time that a rank is idle between its own first and last action.
-double most_idle_in_span(const Simulation& simulation) {
+double max_idle_in_span(const Simulation& simulation) {
   double most = 0;
   for (std::size_t r = 0; r < simulation.span.size(); ++r) {
     most = std::max(most, simulation.span[r] - simulation.busy[r]);
@@ -46,7 +46,7 @@ const int kMostMicrobatches = test::kSanitized ? 8 : 24;
 template <class See>
 void for_each_case(const See& see) {
   for (const ScheduleKind& kind : schedule_kinds()) {
-    for (int v = kind.least_chunks; v <= std::min(kind.most_chunks, 4); ++v) {
+    for (int v = kind.min_chunks; v <= std::min(kind.max_chunks, 4); ++v) {
       for (int p = 1; p <= 8; ++p) {
         for (int m = 1; m <= kMostMicrobatches; ++m) {
           if (const auto schedule = schedule_if_legal(kind.name, p, m, v)) {
@@ -146,7 +146,7 @@ TEST(ScheduleKinds, ZeroBubbleOrdersAreIdleWithinARanksSpanAsThePaperHasIt) {
     for (int p = 2; p <= 8; ++p) {
       for (const int m : {2 * p - 1, 2 * p, 3 * p + 1, 5 * p}) {
         SCOPED_TRACE(fmt::format("p = {}, m = {}, times {} {} {}", p, m, f, i, w));
-        const auto idle = [&](const Schedule& schedule) { return most_idle_in_span(simulated_kind(schedule, times)); };
+        const auto idle = [&](const Schedule& schedule) { return max_idle_in_span(simulated_kind(schedule, times)); };
         EXPECT_NEAR(idle(make_schedule("1f1b", p, m)), (p - 1) * times.total(), 1e-9);
         EXPECT_NEAR(idle(make_schedule("zb-h1", p, m)), (p - 1) * (f + i - w), 1e-9);
         EXPECT_NEAR(idle(make_schedule("zb-h2", p, m)), (p - 1) * (f + i - 2 * w), 1e-9);
@@ -206,7 +206,7 @@ TEST(ScheduleKinds, SayWhatTheSchedulesAre) {
                });
     }
     EXPECT_EQ(kind.splits_backward, splits);
-    const Placement placement = kind.is_v_shaped ? v_placement(4) : round_robin_placement(4 * kind.least_chunks, 4);
+    const Placement placement = kind.is_v_shaped ? v_placement(4) : round_robin_placement(4 * kind.min_chunks, 4);
     EXPECT_EQ(static_cast<const Placement&>(schedule), placement);
     EXPECT_EQ(kind.sends_wait, kind.name == "interleaved");
     EXPECT_FALSE(kind.summary.empty());

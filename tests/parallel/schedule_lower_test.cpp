@@ -40,7 +40,7 @@ TEST(Lower, PostsTheNextReceiveWhenOneIsUsed) {
 
 TEST(Lower, NeverPostsMoreReceivesThanItMay) {
   for (const std::string& name : schedule_names()) {
-    const int chunks = find_schedule(name)->most_chunks > 1 ? 2 : 1;
+    const int chunks = find_schedule(name)->max_chunks > 1 ? 2 : 1;
     const Schedule computations = make_schedule(name, 4, 8, chunks);
     const auto at_use = peak_receives(lower(computations, {.receives = 0}));
     // In a V a message may be sent before one that is used earlier, and so must be posted before it.
@@ -100,7 +100,7 @@ TEST(Lower, SumsTheGradientsOfReplicasBeforeEachUpdate) {
 
 TEST(Lower, TakesTheComputationsBackOut) {
   for (const std::string& name : schedule_names()) {
-    const int chunks = find_schedule(name)->most_chunks > 1 ? 2 : 1;
+    const int chunks = find_schedule(name)->max_chunks > 1 ? 2 : 1;
     const Schedule computations = make_schedule(name, 3, 6, chunks);
     EXPECT_EQ(computations_of(with_reductions(lower(computations))), computations) << name;
   }
@@ -165,7 +165,7 @@ TEST(LoweredCheck, SaysWhatDeadlocksOnlyBecauseSendsWait) {
 
 TEST(LoweredCheck, AcceptsEverySchedule) {
   for (const std::string& name : schedule_names()) {
-    const int chunks = find_schedule(name)->most_chunks > 1 ? 2 : 1;
+    const int chunks = find_schedule(name)->max_chunks > 1 ? 2 : 1;
     for (const int p : {1, 2, 3, 8}) {
       for (const int receives : {0, 1, kDefaultReceives, 1000}) {
         const Schedule schedule = lower(make_schedule(name, p, 24, chunks), {.receives = receives});

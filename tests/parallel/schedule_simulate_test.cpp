@@ -26,7 +26,7 @@ Simulation simulated(const std::string& name, int p, int m, int v = 1, int group
 
 TEST(Simulate, OneRankIsNeverIdle) {
   for (const std::string& name : schedule_names()) {
-    const Simulation result = simulated(name, 1, 5, find_schedule(name)->least_chunks);
+    const Simulation result = simulated(name, 1, 5, find_schedule(name)->min_chunks);
     EXPECT_NEAR(result.seconds, 15, 1e-12) << name;
     EXPECT_NEAR(result.idle, 0, 1e-12) << name;
   }

@@ -73,7 +73,7 @@ TEST(ScheduleText, LeavesReductionsOutWhereNoMessagesAreListed) {
 
 TEST(ScheduleText, RoundTripsEveryLoweredSchedule) {
   for (const std::string& name : schedule_names()) {
-    const int chunks = find_schedule(name)->most_chunks > 1 ? 2 : 1;
+    const int chunks = find_schedule(name)->max_chunks > 1 ? 2 : 1;
     const Schedule schedule = with_reductions(lower(make_schedule(name, 4, 8, chunks)));
     EXPECT_EQ(schedule_from_text(to_text(schedule), name), schedule) << name;
   }

@@ -175,7 +175,7 @@ TEST(Pipe, AStageMayBeALayerThatReturnsItsInput) {
     for (const ScheduleKind& kind : schedule_kinds()) {
       for (const bool recompute : {false, true}) {
         SCOPED_TRACE(fmt::format("layer {}, {}, recompute {}", where, kind.name, recompute));
-        const int stages_per_rank = kind.most_chunks > 1 ? 2 : 1;
+        const int stages_per_rank = kind.max_chunks > 1 ? 2 : 1;
         expect_equal(wanted, trained_with_identity(where, {.schedule = kind.name,
                                                            .ranks = 4 / stages_per_rank,
                                                            .stages_per_rank = stages_per_rank,

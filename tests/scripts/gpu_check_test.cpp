@@ -208,7 +208,7 @@ TEST_F(GpuCheck, ItsFiltersFindTests) {
         std::system(("'" + test_core + "' --gtest_list_tests \"--gtest_filter=" + filter + "\" > " + list).c_str()), 0);
     return test::read_bytes(list);
   };
-  const auto of_script = [](const std::string& name) {
+  const auto filters_of = [](const std::string& name) {
     return "$(sed -n \"s/^" + name + " = \\\"\\([^\\\"]*\\)\\\".*/\\1/p\" " STAGECOACH_SCRIPTS "/gpu_check_tests.py)";
   };
   if (found("*Twins*").empty()) {
@@ -216,8 +216,8 @@ TEST_F(GpuCheck, ItsFiltersFindTests) {
   }
   for (const char* name : {"Channel", "Elementwise", "Matrix", "Pool", "Row", "Step"}) {
     const std::string twins = std::string("cuda/") + name + "Twins.";
-    EXPECT_NE(found(of_script("SANITIZED_TESTS")).find(twins), std::string::npos) << twins;
-    EXPECT_NE(found(of_script("GPU_TESTS")).find(twins), std::string::npos) << twins;
+    EXPECT_NE(found(filters_of("SANITIZED_TESTS")).find(twins), std::string::npos) << twins;
+    EXPECT_NE(found(filters_of("GPU_TESTS")).find(twins), std::string::npos) << twins;
   }
 }
 

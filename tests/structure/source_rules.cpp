@@ -72,7 +72,7 @@ bool may_include(const std::string& file, const std::string& target) {
 }
 
 /// The floor, and in parallel/ and core/base/ the folder.
-std::string room(const std::string& file) {
+std::string floor_or_folder(const std::string& file) {
   const bool has_rules_of_its_own = top_folder(file) == "parallel" || knows_no_tensor(file);
   return has_rules_of_its_own ? fs::path(file).parent_path().generic_string() : top_folder(file);
 }
@@ -174,7 +174,7 @@ std::vector<std::string> wrong_includes(const fs::path& root) {
           wrong.push_back(place + ": \"" + target + "\" is no path from the project's root into a floor");
         }
       } else if (!may_include(file, target)) {
-        wrong.push_back(place + ": " + room(file) + "/ may not include " + target);
+        wrong.push_back(place + ": " + floor_or_folder(file) + "/ may not include " + target);
       }
     });
   }
@@ -242,11 +242,11 @@ std::vector<std::string> careless_json(const fs::path& root) {
 }
 
 std::vector<std::string> flags_in_libraries(const fs::path& root) {
-  const std::regex of_other_programs(R"((\w\.sh|\w\.py|srun|mpirun|nvcc|cmake) --[\w-]+)");
+  const std::regex other_programs(R"((\w\.sh|\w\.py|srun|mpirun|nvcc|cmake) --[\w-]+)");
   const std::regex flag(R"((?:^|[^-])(--[a-z{][^\s",;)]*))");
   std::vector<std::string> found;
   for_each_library_text(root, [&](const std::string& text, const std::string& place) {
-    const std::string own = std::regex_replace(text, of_other_programs, "");
+    const std::string own = std::regex_replace(text, other_programs, "");
     for (std::sregex_iterator match(own.begin(), own.end(), flag), end; match != end; ++match) {
       found.push_back(place + ": " + match->str(1) + ", instead of a `parameter` (chapters/common/name_flags.cpp)");
     }

@@ -75,15 +75,15 @@ void combined_cross_entropy(const Tensor& statistics, double factor, Tensor& los
     auto* prediction = predictions.mutable_data<std::int32_t>();
     double total = 0;
     for (std::int64_t n = 0; n < samples; ++n) {
-      const auto of_slice = [&](std::int64_t slice) { return in + (slice * samples + n) * 4; };
-      const T* best = of_slice(0);
+      const auto slice_statistics = [&](std::int64_t slice) { return in + (slice * samples + n) * 4; };
+      const T* best = slice_statistics(0);
       for (std::int64_t slice = 1; slice < statistics.size(0); ++slice) {
-        best = best[0] < of_slice(slice)[0] ? of_slice(slice) : best;
+        best = best[0] < slice_statistics(slice)[0] ? slice_statistics(slice) : best;
       }
       T sum = 0;
       T label_logit = 0;  // of the slice that has the label; the others have 0
       for (std::int64_t slice = 0; slice < statistics.size(0); ++slice) {
-        const T* mine = of_slice(slice);
+        const T* mine = slice_statistics(slice);
         sum += mine[2] * std::exp(mine[0] - best[0]);
         label_logit += mine[3];
       }

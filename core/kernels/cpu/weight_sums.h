@@ -26,8 +26,8 @@ struct PositionRange {
 inline PositionRange positions_of_tap(const PositionRange& range, std::int64_t tap, std::int64_t extent,
                                       const Window& window) {
   const auto positions_before = [&](std::int64_t end) {  // those whose input under the tap is below `end`
-    const std::int64_t room = end + window.padding - tap;
-    return room > 0 ? (room + window.stride - 1) / window.stride : 0;
+    const std::int64_t span = end + window.padding - tap;
+    return span > 0 ? (span + window.stride - 1) / window.stride : 0;
   };
   const std::int64_t first = std::max(range.first, positions_before(0));
   return {first, std::max(first, std::min(range.last, positions_before(extent)))};

@@ -111,9 +111,9 @@ void wide_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, 
           const Axis columns{column.positions, column.taps, column.output - column.taps + 1, 1, s.columns()};
           const std::int64_t last_row = row.tap + (row.taps - 1) * stride;
           const std::int64_t last_column = column.tap + (column.taps - 1) * stride;
-          const LaneSums<T> of_phase{sums.data + (h * s.width + w) * kLane, sums.vectors, sums.vector_size};
+          const LaneSums<T> phase_sums{sums.data + (h * s.width + w) * kLane, sums.vectors, sums.vector_size};
           add_convolution(grads, rows, columns, packed, packed.vector(v) + packed.offset(last_row, last_column),
-                          of_phase, {plane * kLane, stride * s.width * kLane, stride * kLane});
+                          phase_sums, {plane * kLane, stride * s.width * kLane, stride * kLane});
         }
       }
     };

@@ -110,28 +110,28 @@ void mean_and_variance(const Tensor& x, Tensor& mean, Tensor& variance) {
 
 // ---- Element by element
 
-/// out = of_channel(c)(inputs…) for every element of [N, C, S], whose channel is c. A thread processes kWide adjacent
-/// elements of one channel, and computes what depends only on the channel once for them. `plane` is in units of kWide
-/// elements.
-template <int kWide, class OfChannel, class T, class... Inputs>
-__global__ void map_elements(int count, FastDivmod channels, FastDivmod plane, OfChannel of_channel, T* out,
+/// out = function_for(c)(inputs…) for every element of [N, C, S], whose channel is c. A thread processes kWide
+/// adjacent elements of one channel, and computes what depends only on the channel once for them. `plane` is in units
+/// of kWide elements.
+template <int kWide, class FunctionFor, class T, class... Inputs>
+__global__ void map_elements(int count, FastDivmod channels, FastDivmod plane, FunctionFor function_for, T* out,
                              const Inputs*... inputs) {
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int row = plane.quotient(at);
-    const auto function = of_channel(channels.remainder(row, channels.quotient(row)));
+    const auto function = function_for(channels.remainder(row, channels.quotient(row)));
     reinterpret_cast<Vector<T, kWide>*>(out)[at] =
         map_vector<T, kWide>(function, reinterpret_cast<const Vector<T, kWide>*>(inputs)[at]...);
   }
 }
 
-template <class OfChannel, class T, class... Inputs>
-void for_each_element(const Tensor& x, const OfChannel& of_channel, T* out, const Inputs*... inputs) {
+template <class FunctionFor, class T, class... Inputs>
+void for_each_element(const Tensor& x, const FunctionFor& function_for, T* out, const Inputs*... inputs) {
   const ChannelExtents e(x);
   const auto body = [&]<int kWide>() {
     const int plane = e.plane / kWide;
-    launch_elements(x.device(), map_elements<kWide, OfChannel, T, Inputs...>, e.samples * e.channels * plane,
-                    FastDivmod(e.channels), FastDivmod(plane), of_channel, out, inputs...);
+    launch_elements(x.device(), map_elements<kWide, FunctionFor, T, Inputs...>, e.samples * e.channels * plane,
+                    FastDivmod(e.channels), FastDivmod(plane), function_for, out, inputs...);
   };
   with_vector_width(e.plane, body, out, inputs...);
 }
@@ -215,8 +215,8 @@ void scale_gradient(const Tensor& grad_y, const Tensor& rstd, const Tensor& weig
   const T* rstds = rstd.data<T>();
   const T* weights = weight.data<T>();
   // The gradient of a linear function: the same without constants.
-  const auto of_channel = [=] __device__(int c) -> Normalised<T> { return {0, weights[c] * rstds[c], 0, false}; };
-  for_each_element(grad_y, of_channel, grad_x.mutable_data<T>(), grad_y.data<T>());
+  const auto function_for = [=] __device__(int c) -> Normalised<T> { return {0, weights[c] * rstds[c], 0, false}; };
+  for_each_element(grad_y, function_for, grad_x.mutable_data<T>(), grad_y.data<T>());
 }
 
 template <class T>
@@ -224,10 +224,10 @@ void gradient_of_batch(const Tensor& grad_y, const Tensor& x, const ChannelNorm<
                        const Tensor& grad_bias, T count, Tensor& grad_x) {
   const T* weight_grads = grad_weight.data<T>();
   const T* bias_grads = grad_bias.data<T>();
-  const auto of_channel = [=] __device__(int c) -> NormalisedGradient<T> {
+  const auto function_for = [=] __device__(int c) -> NormalisedGradient<T> {
     return {norm(c), norm.rstd[c], bias_grads[c] / count, weight_grads[c] / count};
   };
-  for_each_element(x, of_channel, grad_x.mutable_data<T>(), grad_y.data<T>(), x.data<T>());
+  for_each_element(x, function_for, grad_x.mutable_data<T>(), grad_y.data<T>(), x.data<T>());
 }
 
 // ---- Channel by channel
@@ -242,8 +242,8 @@ __global__ void visit_channels(int channels, Body body) {
 }
 
 template <class Body>
-void for_each_channel(const Tensor& of_channels, const Body& body) {
-  launch_elements(of_channels.device(), visit_channels<Body>, to_int(of_channels.numel()), body);
+void for_each_channel(const Tensor& channel_values, const Body& body) {
+  launch_elements(channel_values.device(), visit_channels<Body>, to_int(channel_values.numel()), body);
 }
 
 template <class T>

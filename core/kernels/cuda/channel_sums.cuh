@@ -56,16 +56,16 @@ struct ChannelLayout {
   }
 };
 
-/// Each block sums one part of one channel, where of_thread(layout, channel, begin, end) returns this thread's share of
-/// the sum over values begin to end - 1. If the part is the whole channel, the block also finishes the sum.
-template <class Sums, class OfThread, class Finish>
-__global__ void sum_part(ChannelLayout layout, OfThread of_thread, Finish finish, Sums* partial) {
+/// Each block sums one part of one channel, where sum_of_thread(layout, channel, begin, end) returns this thread's
+/// share of the sum over values begin to end - 1. If the part is the whole channel, the block also finishes the sum.
+template <class Sums, class SumOfThread, class Finish>
+__global__ void sum_part(ChannelLayout layout, SumOfThread sum_of_thread, Finish finish, Sums* partial) {
   using Reduction = BlockReduction<Sums, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const int channel = static_cast<int>(blockIdx.x) / layout.parts;
   const int begin = static_cast<int>(blockIdx.x) % layout.parts * layout.part_size;
   const int end = begin + layout.part_size < layout.values ? begin + layout.part_size : layout.values;
-  const Sums sums = reduce_block(reduction, of_thread(layout, channel, begin, end), Sum{});
+  const Sums sums = reduce_block(reduction, sum_of_thread(layout, channel, begin, end), Sum{});
   if (threadIdx.x == 0) {
     if (layout.parts == 1) {
       finish(channel, sums);
@@ -89,8 +89,8 @@ __global__ void add_parts(ChannelLayout layout, Finish finish, const Sums* parti
 }
 
 /// Calls finish(channel, sums) once per channel of x.
-template <class T, class Sums, class OfThread, class Finish>
-void sum_parts(const Tensor& x, const ChannelLayout& layout, const OfThread& of_thread, const Finish& finish) {
+template <class T, class Sums, class SumOfThread, class Finish>
+void sum_parts(const Tensor& x, const ChannelLayout& layout, const SumOfThread& sum_of_thread, const Finish& finish) {
   if (layout.channels == 0) {
     return;
   }
@@ -98,7 +98,7 @@ void sum_parts(const Tensor& x, const ChannelLayout& layout, const OfThread& of_
   Workspace<T> workspace(std::int64_t{1} * blocks * (sizeof(Sums) / sizeof(T)), x.device());
   auto* partial = reinterpret_cast<Sums*>(workspace.data());
   const cudaStream_t stream = compute_stream(x.device());
-  launch(sum_part<Sums, OfThread, Finish>, static_cast<unsigned>(blocks), kThreads, 0, stream, layout, of_thread,
+  launch(sum_part<Sums, SumOfThread, Finish>, static_cast<unsigned>(blocks), kThreads, 0, stream, layout, sum_of_thread,
          finish, partial);
   if (layout.parts > 1) {
     launch(add_parts<Sums, Finish>, blocks_for(layout.channels), kThreads, 0, stream, layout, finish, partial);

@@ -160,10 +160,10 @@ void fill(double value, Tensor& out) {
 
 /// Returns whether a copy by the GPU would read what it has already overwritten.
 bool overlap(const Tensor& a, const Tensor& b) {
-  const auto* of_a = static_cast<const char*>(a.raw_data());
-  const auto* of_b = static_cast<const char*>(b.raw_data());
+  const auto* bytes_a = static_cast<const char*>(a.raw_data());
+  const auto* bytes_b = static_cast<const char*>(b.raw_data());
   const std::less<> before;
-  return before(of_a, of_b + b.bytes()) && before(of_b, of_a + a.bytes());
+  return before(bytes_a, bytes_b + b.bytes()) && before(bytes_b, bytes_a + a.bytes());
 }
 
 void copy(const Tensor& source, Tensor& out) {

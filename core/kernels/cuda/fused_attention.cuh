@@ -267,17 +267,17 @@ __global__ void __launch_bounds__(kTokenTile, kMinBlocksPerSm<kWidth>)
   STAGECOACH_SHARED(TwoTiles<kWidth>, tiles);
   const Features<kWidth> key = load_token(tiles.a, heads, qkv + w, 3 * w);
   const Features<kWidth> value = load_token(tiles.a, heads, qkv + 2 * w, 3 * w);
-  const QueryStatistics* of_head = statistics + static_cast<long long>(heads.head()) * heads.tokens;
+  const QueryStatistics* head_statistics = statistics + static_cast<long long>(heads.head()) * heads.tokens;
   Features<kWidth> grad_key;
   Features<kWidth> grad_value;
   for_each_tile(tiles, heads, qkv, 3 * w, grad_y, w, [&](int begin, int count) {
     for (int i = 0; i < count; ++i) {
-      const QueryStatistics of_query = of_head[begin + i];
+      const QueryStatistics query_statistics = head_statistics[begin + i];
       const Features<kWidth> query = tiles.a.get(i);
       const Features<kWidth> grad = tiles.b.get(i);
-      const float probability = exp(scale * query.dot(key) - of_query.max) * of_query.inverse_sum;
+      const float probability = exp(scale * query.dot(key) - query_statistics.max) * query_statistics.inverse_sum;
       grad_value.add(probability, grad);
-      grad_key.add(probability * (value.dot(grad) - of_query.mean), query);
+      grad_key.add(probability * (value.dot(grad) - query_statistics.mean), query);
     }
   });
   grad_key.scale(scale);

@@ -98,15 +98,17 @@ __global__ void combined_cross_entropy_kernel(int samples, int slices, const T* 
   if (n >= samples) {
     return;
   }
-  const auto of_slice = [&](int slice) { return statistics + (static_cast<long long>(slice) * samples + n) * 4; };
-  const T* best = of_slice(0);
+  const auto slice_statistics = [&](int slice) {
+    return statistics + (static_cast<long long>(slice) * samples + n) * 4;
+  };
+  const T* best = slice_statistics(0);
   for (int slice = 1; slice < slices; ++slice) {
-    best = best[0] < of_slice(slice)[0] ? of_slice(slice) : best;
+    best = best[0] < slice_statistics(slice)[0] ? slice_statistics(slice) : best;
   }
   T sum = 0;
   T label_logit = 0;  // of the slice that has the label; the others have 0
   for (int slice = 0; slice < slices; ++slice) {
-    const T* mine = of_slice(slice);
+    const T* mine = slice_statistics(slice);
     sum += mine[2] * exp(mine[0] - best[0]);
     label_logit += mine[3];
   }

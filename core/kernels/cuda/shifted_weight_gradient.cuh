@@ -71,12 +71,12 @@ class LineLoader {
     const bool exists = sample >= 0 && row >= 0 && row * kWidth < plane_;
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
-      const int of_group = sample + quad(i) * 4 / kWidth * kCoreK;
-      const float* from = data_ + static_cast<long long>(of_group) * stride_ + channel(i) * plane_ + row * kWidth +
+      const int group_sample = sample + quad(i) * 4 / kWidth * kCoreK;
+      const float* from = data_ + static_cast<long long>(group_sample) * stride_ + channel(i) * plane_ + row * kWidth +
                           quad(i) * 4 % kWidth;
 #pragma unroll
       for (int s = 0; s < kCoreK; ++s) {
-        values_[i][s] = predicated_load(exists && number(i) < kVectors && of_group + s < samples_,
+        values_[i][s] = predicated_load(exists && number(i) < kVectors && group_sample + s < samples_,
                                         reinterpret_cast<const Four*>(from + s * stride_), Four{});
       }
     }
@@ -194,9 +194,9 @@ __global__ void __launch_bounds__(Lines::kThreads, 1) shifted_weight_gradient(Sh
     __syncthreads();      // the lines are complete, and no warpgroup reads the ones that are filled next
     if (step >= Lines::kWarmUp && row >= 0) {
       const int first = ring + Lines::kRing - 3 + tap_row;  // of the last three lines
-      const int of_ring = first < Lines::kRing ? first : first - Lines::kRing;
+      const int ring_line = first < Lines::kRing ? first : first - Lines::kRing;
       start_line<Lines>(sums, a + step % 2 * Lines::kPixels * Lines::kPixelFloats,
-                        b + of_ring * Lines::kGroups * Lines::kPadded * Lines::kPixelFloats);
+                        b + ring_line * Lines::kGroups * Lines::kPadded * Lines::kPixelFloats);
     }
     image += row == g.rows - 1 ? 1 : 0;
     row = row == g.rows - 1 ? -1 : row + 1;

@@ -195,7 +195,7 @@ __device__ void attention_grad_keys(TwoTf32Tiles<kWidth>& tiles, const Attention
   const auto parts = fetch_parts<kWidth, kVector>(in.heads, in.queries(), in.grads(), 0);
   const auto key = WarpTokens<kWidth>::template load<kVector>(in.heads, in.keys());
   const auto value = WarpTokens<kWidth>::template load<kVector>(in.heads, in.values());
-  const QueryLogSum* of_head = statistics + in.heads.head() * in.heads.tiles * kTokenTile + 2 * lane_place();
+  const QueryLogSum* head_statistics = statistics + in.heads.head() * in.heads.tiles * kTokenTile + 2 * lane_place();
   WarpSums<kWidth> grad_key;
   WarpSums<kWidth> grad_value;
   for_each_tile<kVector, kOneTile>(tiles, in.heads, in.queries(), in.grads(), parts, [&](int begin) {
@@ -207,13 +207,13 @@ __device__ void attention_grad_keys(TwoTf32Tiles<kWidth>& tiles, const Attention
       multiply_features(value, tiles.b, first, grad_scores);
 #pragma unroll
       for (int tile = 0; tile < kGradTiles; ++tile) {
-        const auto two = *reinterpret_cast<const Vector2<QueryLogSum>*>(of_head + begin + first + 8 * tile);
+        const auto two = *reinterpret_cast<const Vector2<QueryLogSum>*>(head_statistics + begin + first + 8 * tile);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const QueryLogSum& of_query = two.at[i % 2];
-          const float p = fast_exp2(probabilities[tile][i] * (in.scale * kLog2E) - of_query.log_sum);
+          const QueryLogSum& query_statistics = two.at[i % 2];
+          const float p = fast_exp2(probabilities[tile][i] * (in.scale * kLog2E) - query_statistics.log_sum);
           probabilities[tile][i] = p;
-          grad_scores[tile][i] = p * (grad_scores[tile][i] - of_query.mean);
+          grad_scores[tile][i] = p * (grad_scores[tile][i] - query_statistics.mean);
         }
       }
       grad_value.add(probabilities, tiles.b, first);

@@ -28,15 +28,15 @@ std::shared_ptr<Object<kBytes>> make() {
 TEST(Recycled, TakesWhatAnotherThreadHasFreed) {
   auto first = make<1000>();
   auto second = make<1000>();
-  const void* const of_first = first.get();
-  const void* const of_second = second.get();
-  EXPECT_NE(of_first, of_second);
+  const void* const first_memory = first.get();
+  const void* const second_memory = second.get();
+  EXPECT_NE(first_memory, second_memory);
   std::jthread([&] { first = nullptr; }).join();
   std::jthread([&] { second = nullptr; }).join();
   const auto third = make<1000>();
   const auto fourth = make<1000>();
-  EXPECT_EQ(third.get(), of_second);
-  EXPECT_EQ(fourth.get(), of_first);
+  EXPECT_EQ(third.get(), second_memory);
+  EXPECT_EQ(fourth.get(), first_memory);
 }
 
 TEST(Recycled, GivesBackWhatAThreadHasTakenWhenItEnds) {

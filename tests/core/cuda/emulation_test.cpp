@@ -98,12 +98,12 @@ __global__ void multiply_on_tensor_cores(const float* a, const float* b, float* 
   const unsigned group = threadIdx.x / 4;
   const unsigned place = threadIdx.x % 4;
   const auto bits = [](const float* x, unsigned row, unsigned column) { return __float_as_uint(x[8 * row + column]); };
-  const std::uint32_t of_a[4] = {bits(a, group, place), bits(a, group + 8, place), bits(a, group, place + 4),
-                                 bits(a, group + 8, place + 4)};
-  const std::uint32_t of_b[2] = {bits(b, place, group), bits(b, place + 4, group)};
+  const std::uint32_t fragment_a[4] = {bits(a, group, place), bits(a, group + 8, place), bits(a, group, place + 4),
+                                       bits(a, group + 8, place + 4)};
+  const std::uint32_t fragment_b[2] = {bits(b, place, group), bits(b, place + 4, group)};
   float sums[4] = {};
   if (all || threadIdx.x < 31) {
-    multiply_tf32(sums, of_a, of_b);
+    multiply_tf32(sums, fragment_a, fragment_b);
   }
   for (unsigned i = 0; i < 4; ++i) {
     out[8 * (group + i / 2 * 8) + 2 * place + i % 2] = sums[i];

@@ -71,13 +71,13 @@ class VShapedRanks {
   void run_tick(int rank, const std::vector<Counts>& before) {
     const int down = rank;
     const int up = 2 * task_.ranks - 1 - rank;
-    const int room = task_.activations - held(down) - held(up);
+    const int free_places = task_.activations - held(down) - held(up);
     // Input gradients first: other ranks wait for them. A forward on the arm down leaves room for one on the arm up, so
     // that the oldest micro-batch can always go on. Weight gradients wait until nothing else can run.
     const bool ran = (gradient_came(up, before) && add(Operation::backward_input, up)) ||
                      (gradient_came(down, before) && add(Operation::backward_input, down)) ||
-                     (room > 0 && input_came(up, before) && add(Operation::forward, up)) ||
-                     (room > 1 && input_came(down, before) && add(Operation::forward, down)) ||
+                     (free_places > 0 && input_came(up, before) && add(Operation::forward, up)) ||
+                     (free_places > 1 && input_came(down, before) && add(Operation::forward, down)) ||
                      (weights_wait(up) && add(Operation::backward_weight, up)) ||
                      (weights_wait(down) && add(Operation::backward_weight, down));
     static_cast<void>(ran);  // otherwise the rank is idle

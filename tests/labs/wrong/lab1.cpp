@@ -217,19 +217,20 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
   const auto accumulation = [&](const char* name, const char* mistake, const char* criterion, Accumulate accumulate) {
     answers.push_back({name, mistake, criterion, {lab::scaled_tanh, accumulate}});
   };
-  const char* const of_x = "the gradient of x equals finite differences";
-  const char* const of_scale = "the gradient of scale equals finite differences";
+  const char* const gradient_of_x = "the gradient of x equals finite differences";
+  const char* const gradient_of_scale = "the gradient of scale equals finite differences";
   const char* const needed = "only what is needed is recorded and computed";
   const char* const uneven = "uneven micro-batches give the gradient of the whole batch";
   operation("scale_inside", "The forward computes tanh(scale * x).", "scaled_tanh computes its values",
             {.scale_inside = true});
-  operation("first_power", "The derivative of tanh is taken to be 1 - tanh(x).", of_x, {.first_power = true});
-  operation("forgets_scale", "The gradient of x lacks the factor scale.", of_x, {.forgets_scale = true});
-  operation("uses_output", "The slope is computed from y instead of tanh(x).", of_x, {.uses_output = true});
-  operation("mean_over_rows", "The gradient of scale is the mean over the rows, not their sum.", of_scale,
+  operation("first_power", "The derivative of tanh is taken to be 1 - tanh(x).", gradient_of_x, {.first_power = true});
+  operation("forgets_scale", "The gradient of x lacks the factor scale.", gradient_of_x, {.forgets_scale = true});
+  operation("uses_output", "The slope is computed from y instead of tanh(x).", gradient_of_x, {.uses_output = true});
+  operation("mean_over_rows", "The gradient of scale is the mean over the rows, not their sum.", gradient_of_scale,
             {.mean_over_rows = true});
-  operation("last_row", "Each row overwrites the gradient of scale.", of_scale, {.last_row = true});
-  operation("input_for_tanh", "The gradient of scale uses x instead of tanh(x).", of_scale, {.input_for_tanh = true});
+  operation("last_row", "Each row overwrites the gradient of scale.", gradient_of_scale, {.last_row = true});
+  operation("input_for_tanh", "The gradient of scale uses x instead of tanh(x).", gradient_of_scale,
+            {.input_for_tanh = true});
   operation("computes_both", "Both gradients are computed, whatever is needed.", needed, {.computes_both = true});
   operation("writes_to_upstream", "The backward writes to the gradient that it is given.", needed,
             {.writes_to_upstream = true});
@@ -238,7 +239,7 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
   operation("records_for_x_only", "No node is recorded where only scale needs a gradient.", needed,
             {.records_for_x_only = true});
   operation("swaps_inputs", "The inputs of the node are scale and x.", needed, {.swaps_inputs = true});
-  operation("divides_by_scale", "The backward computes tanh(x) as y / scale, also where the scale is 0.", of_x,
+  operation("divides_by_scale", "The backward computes tanh(x) as y / scale, also where the scale is 0.", gradient_of_x,
             {.divides_by_scale = true});
   operation("another_name", "The node has another name.", needed, {.name = "tanh"});
   operation("saves_a_copy", "A copy of x is saved as well, and takes as much memory again.", needed,

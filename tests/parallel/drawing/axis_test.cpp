@@ -8,9 +8,9 @@
 namespace stagecoach {
 namespace {
 
-std::string labels(double low, double high, int count = 5, double least_step = 0) {
+std::string labels(double low, double high, int count = 5, double min_step = 0) {
   std::string all;
-  for (const Tick& tick : nice_ticks(low, high, count, least_step)) {
+  for (const Tick& tick : nice_ticks(low, high, count, min_step)) {
     all += (all.empty() ? "" : " ") + tick.label;
   }
   return all;
