@@ -3,6 +3,9 @@
 /// Copies between the CPU and a GPU, or between asynchronous CPU devices, that overlap with the devices' work. A copy
 /// to any other CPU device is done when the call returns; from one, the caller may overwrite the source at once.
 
+#include <map>
+#include <utility>
+
 #include "core/stream.h"
 #include "core/tensor.h"
 
@@ -20,5 +23,8 @@ Event copy_async(const Tensor& source, Tensor& out);
 /// Copies after `ready`, when the source has its elements, and `buffer_free`, when the memory of `out` is free, instead
 /// of after all work submitted to the device so far.
 Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& buffer_free);
+
+/// Returns the bytes that Tensor::to has copied in calls of this thread so far, by the devices from and to.
+const std::map<std::pair<Device, Device>, double>& bytes_moved();
 
 }  // namespace stagecoach

@@ -2,8 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/common/console.h"
+#include "core/trace.h"
+#include "parallel/drawing/timeline.h"
 
 namespace stagecoach {
 namespace {
@@ -29,18 +36,115 @@ std::string tick_table(const PlacedModel& model, int microbatches) {
   return table;
 }
 
+using Events = std::vector<Trace::Event>;
+
+/// Returns the events of a track and category, in order of time.
+Events events_of(const Events& all, int track, std::string_view category) {
+  Events found;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(found),
+               [&](const Trace::Event& event) { return event.track == track && event.category == category; });
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+  return found;
+}
+
+/// A label such as "2F5" is the forward of stage 2 and micro-batch 5; calls of the backward have none.
+TimelineBar bar_of(const Trace::Event& event) {
+  const auto letter = event.label.find('F');
+  const bool is_forward = letter != std::string::npos;
+  return {.begin = event.start,
+          .end = event.end,
+          .colour = is_forward ? kSkyBlue : kOrange,
+          .label = is_forward ? event.label.substr(letter) : "",
+          .mark = is_forward ? 'F' : 'B',
+          .fill = is_forward ? 'F' : 'B'};
+}
+
+/// Returns a row in which calls with the same label that follow each other closely are one bar.
+TimelineRow row_of(const std::string& name, const Events& events, double start, double closely) {
+  TimelineRow row{.name = name};
+  for (const Trace::Event& event : events) {
+    TimelineBar bar = bar_of(event);
+    bar.begin -= start;
+    bar.end -= start;
+    if (!row.bars.empty() && row.bars.back().label == bar.label && bar.begin - row.bars.back().end < closely) {
+      row.bars.back().end = bar.end;
+    } else {
+      row.bars.push_back(bar);
+    }
+  }
+  return row;
+}
+
+/// Returns the timeline of a step, from its events.
+std::string timeline_of(const PlacedModel& model, const Events& all) {
+  const Events host = events_of(all, 0, "action");
+  double end = 0;
+  for (const Trace::Event& event : all) {
+    end = std::max(end, event.end);
+  }
+  const double start = host.front().start;
+  TimelineChart chart{.title = "Timeline of a step, measured",
+                      .unit = "s",
+                      .length = end - start,
+                      .legend = {{"forward", kSkyBlue}, {"backward", kOrange}},
+                      .idle_name = "idle"};
+  const double closely = chart.length / 200;
+  chart.rows.push_back(row_of("host", host, start, closely));
+  for (const Device device : model.devices) {
+    const int track = Trace::kStreams + 2 * device.index + Stream::kCompute;
+    chart.rows.push_back(row_of(to_string(device), events_of(all, track, "device"), start, closely));
+  }
+  return timeline_text(chart, standard_output()) + "\n";
+}
+
+/// Returns the events of the second of two steps: in the first one, memory is touched for the first time.
+Events measure_step(const Settings& settings, PlacedModel& model, const Dataset& data, const TrainStep& step) {
+  model.place(settings.training.seed);
+  const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());
+  DeviceLoader loader = make_host_loader(settings, data, LoaderFor::training);
+  loader.start_epoch(1);
+  const auto batch = loader.next();
+  EpochSums sums(model.devices.back());
+  const auto run = [&] {
+    step(settings, model, *batch, *optimizer, sums);
+    finish_queued_calls();
+  };
+  run();
+  Trace trace;
+  trace.attach(0);
+  run();
+  Trace::detach();
+  return trace.events();
+}
+
 }  // namespace
 
-void explain(const Settings& settings, const PlacedModel& model) {
+std::string layer_table(const TrainingSettings& training, const PlacedModel& model) {
+  std::string table = fmt::format("  {:<14} {:<8} {:<20} {:>11}\n", "layer", "device", "output", "parameters");
+  Shape shape{training.batch_size, 3, training.image_size, training.image_size};
+  for (std::size_t s = 0; s < model.stages.size(); ++s) {
+    const Sequential& stage = *model.stages[s];
+    for (int i = 0; i < stage.size(); ++i) {
+      shape = stage.layer(i)->output_shape(shape);
+      table += fmt::format("  {:<14} {:<8} {:<20} {:>11}\n", stage.name(i), to_string(model.devices[s]),
+                           to_string(shape), parameter_count(*stage.layer(i)));
+    }
+  }
+  return table;
+}
+
+void explain(const Settings& settings, PlacedModel& model, const Dataset& data, const TrainStep& step) {
   const TrainingSettings& training = settings.training;
   const auto microbatches = static_cast<int>(training.microbatches);
-  print_text("Layers and their devices\n" +
-             layer_table(model, {training.batch_size, 3, training.image_size, training.image_size}));
+  print_text("Layers and their devices\n" + layer_table(training, model));
   print_text(fmt::format("The forward of {} images in {} micro-batch(es): {} clock ticks\n{}", training.batch_size,
                          microbatches, tick_count(model.size(), microbatches), tick_table(model, microbatches)));
   print_text(
       "Then the outputs are concatenated, and one loss and one backward follow: the backward runs through the same "
       "devices in the reverse order.\n");
+  if (settings.run.profile) {
+    print_text(timeline_of(model, measure_step(settings, model, data, step)));
+  }
 }
 
 }  // namespace stagecoach

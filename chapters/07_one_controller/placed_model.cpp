@@ -2,31 +2,30 @@
 
 #include <fmt/format.h>
 
-#include "chapters/common/open.h"
+#include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/common/plan.h"
-#include "core/autograd/grad_mode.h"
+#include "core/autograd/backward.h"
 #include "core/base/throw_if.h"
 #include "core/ops.h"
 
 namespace stagecoach {
 
-Tensor PlacedModel::forward(int stage, const Tensor& x) const {
+void PlacedModel::place(std::uint64_t seed) {
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    stages[s]->materialize(seed, devices[s]);
+  }
+}
+
+Tensor PlacedModel::forward(int stage, int microbatch, const Tensor& x) const {
+  const Span span("forward", "action", [&] { return fmt::format("{}F{}", stage, microbatch); });
   const auto s = static_cast<std::size_t>(stage);
   const Tensor here = x.to(devices[s]);
-  if (s < moved.size() && x.device() != here.device() && grad_enabled()) {
-    moved[s] += static_cast<double>(x.bytes());
-  }
   return stages[s]->forward(here.dtype() == DType::uint8 ? normalize(here) : here);
 }
 
-LinkBytes PlacedModel::busiest_link() const {
-  LinkBytes most;
-  for (std::size_t s = 1; s < moved.size(); ++s) {  // the images that enter stage 0 come from the host
-    if (moved[s] > most.bytes) {
-      most = {devices[s - 1].index, devices[s].index, moved[s]};
-    }
-  }
-  return most;
+void PlacedModel::backward(const Tensor& loss, double grad) const {
+  const Span span("backward", "action");
+  stagecoach::backward(loss, Tensor::full({}, grad, loss.dtype(), loss.device()));
 }
 
 std::vector<Device> open_devices(const WorldSettings& settings) {
@@ -46,6 +45,14 @@ std::vector<Device> open_devices(const WorldSettings& settings) {
   return devices;
 }
 
+std::unique_ptr<AsynchronousDevices> make_asynchronous(const Settings& settings, const std::vector<Device>& devices) {
+  if (settings.pipeline.synchronous || devices.front().type != DeviceType::cpu) {
+    return nullptr;
+  }
+  const bool with_computations = settings.pipeline.copy_stream == CopyStream::compute;
+  return std::make_unique<AsynchronousDevices>(devices, with_computations ? Stream::kCompute : Stream::kCopies);
+}
+
 PlacedModel split_over_devices(const Settings& settings, const Dataset& data, const std::vector<Device>& devices) {
   const auto stages = static_cast<int>(devices.size());
   const PipelineSettings& pipeline = settings.pipeline;
@@ -60,24 +67,28 @@ PlacedModel split_over_devices(const Settings& settings, const Dataset& data, co
           devices};
 }
 
-void place(PlacedModel& model, std::uint64_t seed) {
-  for (std::size_t s = 0; s < model.stages.size(); ++s) {
-    model.stages[s]->materialize(seed, model.devices[s]);
-  }
+DeviceLoader make_host_loader(const Settings& settings, const Dataset& data, LoaderFor purpose) {
+  return {make_loader(settings.training, settings.world, data, purpose), Device{}};
 }
 
-std::string layer_table(const PlacedModel& model, const Shape& sample) {
-  std::string table = fmt::format("  {:<14} {:<8} {:<20} {:>11}\n", "layer", "device", "output", "parameters");
-  Shape shape = sample;
-  for (std::size_t s = 0; s < model.stages.size(); ++s) {
-    const Sequential& stage = *model.stages[s];
-    for (int i = 0; i < stage.size(); ++i) {
-      shape = stage.layer(i)->output_shape(shape);
-      table += fmt::format("  {:<14} {:<8} {:<20} {:>11}\n", stage.name(i), to_string(model.devices[s]),
-                           to_string(shape), parameter_count(*stage.layer(i)));
-    }
+void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader,
+              const std::function<Tensor(const PlacedModel& model, const Tensor& images)>& forward) {
+  const NoGrad no_grad;  // nothing is kept for a backward
+  model.whole->train(false);
+  for (const Batch& batch : epoch.test_batches(loader)) {
+    const Tensor labels = batch.labels.to(model.devices.back());
+    count_correct(forward(model, batch.images), labels, epoch.test_sums().correct);
   }
-  return table;
+  model.whole->train(true);
+}
+
+Predictor make_predictor(const Settings& settings, const PlacedModel& model) {
+  if (!is_asynchronous(model.devices.front())) {
+    return {};
+  }
+  const Prediction ideal{.ideal_idle =
+                             ideal_idle_share(model.size(), static_cast<int>(settings.training.microbatches))};
+  return {.time = [ideal](std::int64_t /*steps*/) { return ideal; }};
 }
 
 }  // namespace stagecoach

@@ -3,14 +3,16 @@
 /// A model whose stages are placed on devices of one program.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "chapters/common/epoch_log.h"
-#include "chapters/common/settings.h"
-#include "datasets/dataset.h"
-#include "nn/sequential.h"
+#include "chapters/common/open.h"
+#include "chapters/common/predictor.h"
+#include "chapters/common/run.h"
+#include "core/asynchronous.h"
+#include "datasets/device_loader.h"
 
 namespace stagecoach {
 
@@ -18,29 +20,35 @@ struct PlacedModel {
   std::shared_ptr<Sequential> whole;                // shares its layers with the stages
   std::vector<std::shared_ptr<Sequential>> stages;  // stage s is on devices[s]
   std::vector<Device> devices;
-  mutable std::vector<double> moved = {};  // bytes that have entered each stage in training since begin_moves()
 
   int size() const { return static_cast<int>(stages.size()); }
-  /// Moves x to a stage's device and runs the stage there; images as bytes become floats from -1 to 1 first. On
-  /// asynchronous devices this only appends calls.
-  Tensor forward(int stage, const Tensor& x) const;
-
-  /// Starts counting what moves between the devices.
-  void begin_moves() const { moved.assign(stages.size(), 0); }
-  /// Returns the most that has moved from one device to the next one. (As much comes back in the backward.)
-  LinkBytes busiest_link() const;
+  /// Gives every layer its initial weights, on the device of its stage.
+  void place(std::uint64_t seed);
+  /// Moves x, of a micro-batch, to a stage's device and runs the stage there; images as bytes become floats from -1 to
+  /// 1 first. On asynchronous devices this only appends calls.
+  Tensor forward(int stage, int microbatch, const Tensor& x) const;
+  /// Runs the backward of `loss` [] on all devices, from the gradient `grad`.
+  void backward(const Tensor& loss, double grad) const;
 };
 
 /// Returns the devices of the run: cpu:1, cpu:2, … (cpu:0 is the host's), or GPUs.
 std::vector<Device> open_devices(const WorldSettings& world);
+/// Makes CPU devices asynchronous while the result exists, unless --synchronous is given. (GPUs are so anyway.)
+std::unique_ptr<AsynchronousDevices> make_asynchronous(const Settings& settings, const std::vector<Device>& devices);
 
 /// Splits the model of --model into one stage per device, by --split or --balance; without --split, the ConvNet on four
 /// devices is split as conv1 | conv2 | fc | out. The model has no memory yet.
 PlacedModel split_over_devices(const Settings& settings, const Dataset& data, const std::vector<Device>& devices);
-/// Gives every layer its initial weights, on the device of its stage.
-void place(PlacedModel& model, std::uint64_t seed);
 
-/// Returns a table of the layers: the device of each, the shape of its output for [N, …] images, and its parameters.
-std::string layer_table(const PlacedModel& model, const Shape& sample);
+/// Returns a loader that leaves its batches in the host's memory.
+DeviceLoader make_host_loader(const Settings& settings, const Dataset& data, LoaderFor purpose);
+
+/// Counts the test images that the model classifies correctly, with `forward` only.
+void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader,
+              const std::function<Tensor(const PlacedModel& model, const Tensor& images)>& forward);
+
+/// Returns what predicts the idle share of the devices if all stages take equally long; nothing where CPU devices are
+/// synchronous, or for GPUs.
+Predictor make_predictor(const Settings& settings, const PlacedModel& model);
 
 }  // namespace stagecoach

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chapters/07_one_controller/clock_ticks.h"
+#include "chapters/07_one_controller/placed_model.h"
 #include "chapters/common/console.h"
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/epoch_meter.h"
@@ -121,43 +122,26 @@ double accuracy(const RemoteModel& model, DeviceLoader& loader, std::int64_t ima
   return correct.item() / static_cast<double>(images);
 }
 
-/// The five numbers of an epoch that is in progress, for --summary.
-class Meter {
- public:
-  explicit Meter(Master& master) : master_(master) {
-    for (int rank = 0; rank <= master.workers(); ++rank) {
-      before_.push_back(master.report(rank));
-    }
-    before_[0] = master.report(0);  // the time begins when all have reported
-  }
-  /// Completes `result`, which has the steps, with what the ranks have done meanwhile. The time is the master's, which
-  /// ends when all workers have updated their weights. The master only calls, so the idle share is that of its workers.
-  void finish(EpochResult& result, int splits) const {
-    double waited = 0;
-    for (int rank = 0; rank <= master_.workers(); ++rank) {
-      const rpc::Report& before = before_[static_cast<std::size_t>(rank)];
-      const rpc::Report now = master_.report(rank);
-      if (rank == 0) {
-        result.seconds = now.time - before.time;
-      } else {
-        waited += now.waited - before.waited;
-      }
-      result.peak_bytes.push_back(static_cast<std::int64_t>(now.peak_bytes));
-      for (std::size_t to = 0; to < now.bytes_sent.size(); ++to) {
-        const double bytes = (now.bytes_sent[to] - before.bytes_sent[to]) / static_cast<double>(result.steps);
-        if (bytes > result.busiest_link.bytes) {
-          result.busiest_link = {rank, static_cast<int>(to), bytes};
-        }
+/// Completes `result`, which has the steps of an epoch, with the five numbers for --summary: from what the ranks have
+/// done since `before`. The time is the master's, which ends when all workers have updated their weights. The master
+/// only calls, so the idle share is that of its workers.
+void measure(Master& master, const std::vector<rpc::Report>& before, int splits, EpochResult& result) {
+  const std::vector<rpc::Report> now = master.reports();
+  result.seconds = now[0].time - before[0].time;
+  double waited = 0;
+  for (std::size_t rank = 0; rank < now.size(); ++rank) {
+    waited += rank == 0 ? 0 : now[rank].waited - before[rank].waited;
+    result.peak_bytes.push_back(static_cast<std::int64_t>(now[rank].peak_bytes));
+    for (std::size_t to = 0; to < now.size(); ++to) {
+      const double bytes = (now[rank].bytes_sent[to] - before[rank].bytes_sent[to]) / static_cast<double>(result.steps);
+      if (bytes > result.busiest_link.bytes) {
+        result.busiest_link = {static_cast<int>(rank), static_cast<int>(to), bytes};
       }
     }
-    result.idle = waited / (result.seconds * master_.workers());
-    result.prediction.ideal_idle = ideal_idle_share(master_.workers(), splits);
   }
-
- private:
-  Master& master_;
-  std::vector<rpc::Report> before_;
-};
+  result.idle = waited / (result.seconds * master.workers());
+  result.prediction.ideal_idle = ideal_idle_share(master.workers(), splits);
+}
 
 /// Trains with `splits` micro-batches per batch, and writes to --out after each epoch. Returns the last epoch, as in
 /// the first one memory is touched for the first time.
@@ -167,14 +151,12 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
   folder.begin(Progress{});
   const RemoteModel model(master);
   DistributedOptimizer optimizer(master, "optimizer", model.parameters);
-  const auto loader_of = [&](const Dataset& part, LoaderFor purpose) {
-    return DeviceLoader(make_loader(settings.training, settings.world, part, purpose), Device{});
-  };
-  DeviceLoader loader = loader_of(data.train, LoaderFor::training);
-  DeviceLoader test_loader = loader_of(data.test, LoaderFor::testing);
+  DeviceLoader loader = make_host_loader(settings, data.train, LoaderFor::training);
+  DeviceLoader test_loader = make_host_loader(settings, data.test, LoaderFor::testing);
   EpochResult result;
   for (std::int64_t epoch = 1; epoch <= settings.training.epochs; ++epoch) {
-    const Meter meter(master);
+    std::vector<rpc::Report> before = master.reports();
+    before[0] = master.report(0);  // the time begins when all have reported
     EpochSums sums(Device{});
     result = EpochResult{};
     result.epoch = epoch;
@@ -184,7 +166,7 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
       train_step(master, model, optimizer, *batch, splits, sums);
       ++result.steps;
     }
-    meter.finish(result, splits);
+    measure(master, before, splits, result);
     const auto images = static_cast<double>(data.train.size());
     result.loss = sums.loss.item() / images;
     result.accuracy = sums.correct.item() / images;

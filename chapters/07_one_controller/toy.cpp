@@ -23,9 +23,9 @@ Tensor targets() { return Tensor::from(std::vector<float>{1, 0, 0, 1}, {2, 2}); 
 PlacedModel step_on(const Settings& settings, Device first, Device second) {
   const auto whole = make_model("toy");
   PlacedModel model{whole, stages_of(*whole, {2, 1}), {first, second}};
-  place(model, settings.training.seed);
+  model.place(settings.training.seed);
   Sgd optimizer(whole->named_parameters(), {.learning_rate = 0.1});
-  const Tensor y = model.forward(1, model.forward(0, inputs()));
+  const Tensor y = model.forward(1, 0, model.forward(0, 0, inputs()));
   backward(mean_squared_error(y, targets().to(second)));
   optimizer.step();
   return model;
@@ -33,7 +33,9 @@ PlacedModel step_on(const Settings& settings, Device first, Device second) {
 
 }  // namespace
 
-void show_toy(const Settings& settings, const std::vector<Device>& devices) {
+void show_toy(const Settings& settings) {
+  const std::vector<Device> devices = open_devices(settings.world);
+  const auto asynchronous = make_asynchronous(settings, devices);
   throw_if<UsageError>(
       !settings.run.out.empty() || !settings.run.resume.empty() || settings.run.explain || devices.size() < 2,
       "--model toy runs and prints a single step on two devices; leave out --out, --resume and "

@@ -7,6 +7,7 @@
 
 #include "core/allocator.h"
 #include "core/asynchronous.h"
+#include "core/transfer.h"
 
 namespace stagecoach {
 namespace {
@@ -58,11 +59,10 @@ void EpochMeter::start_epoch() {
   for (const Watched& watched : devices_) {
     allocator(watched.device).reset_peak();
   }
-  copied_.reset();
   train_sums_.loss.fill(progress_.loss_sum);
   train_sums_.correct.fill(static_cast<double>(progress_.correct));
   first_step_ = progress_.step;
-  sent_ = comm_.bytes_sent();
+  sent_ = traffic();
   start_test();
 }
 
@@ -90,10 +90,26 @@ void EpochMeter::add_step(std::int64_t images) {
   ++progress_.step;
 }
 
+EpochMeter::Traffic EpochMeter::traffic() const {
+  Traffic sent;
+  for (const auto& [receiver, bytes] : comm_.bytes_sent()) {
+    sent[{comm_.rank(), receiver}] = bytes;
+  }
+  const auto is_watched = [&](Device device) {
+    return std::any_of(devices_.begin(), devices_.end(), [&](const Watched& one) { return one.device == device; });
+  };
+  for (const auto& [link, bytes] : bytes_moved()) {  // in a rank with one device, none has both ends
+    if (is_watched(link.first) && is_watched(link.second)) {
+      sent[{link.first.index, link.second.index}] += bytes;
+    }
+  }
+  return sent;
+}
+
 void EpochMeter::stop_counting_bytes() {
-  const std::map<int, double> before = std::exchange(sent_, comm_.bytes_sent());
-  for (const auto& [receiver, bytes] : before) {
-    sent_[receiver] -= bytes;
+  const Traffic before = std::exchange(sent_, traffic());
+  for (const auto& [link, bytes] : before) {
+    sent_[link] -= bytes;
   }
 }
 
@@ -133,19 +149,15 @@ void EpochMeter::combine_ranks() {
 
 void EpochMeter::find_busiest_link() {
   const auto steps = static_cast<double>(std::max<std::int64_t>(progress_.step - first_step_, 1));
-  if (copied_) {
-    busiest_link_ = {copied_->from, copied_->to, copied_->bytes / steps};
-    return;
-  }
-  const int ranks = comm_.size();
-  std::vector<double> links(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks));  // by sender, receiver
-  for (const auto& [receiver, bytes] : sent_) {
-    links[static_cast<std::size_t>(comm_.rank() * ranks + receiver)] = bytes;
+  const int places = devices_.size() > 1 ? devices_.back().device.index + 1 : comm_.size();
+  std::vector<double> links(static_cast<std::size_t>(places) * static_cast<std::size_t>(places));
+  for (const auto& [link, bytes] : sent_) {
+    links[static_cast<std::size_t>(link.first * places + link.second)] = bytes;
   }
   links = comm_.sum_numbers(links);
   const auto busiest = std::max_element(links.begin(), links.end());
   const auto index = static_cast<int>(busiest - links.begin());
-  busiest_link_ = {index / ranks, index % ranks, *busiest / steps};
+  busiest_link_ = {index / places, index % places, *busiest / steps};
 }
 
 EpochResult EpochMeter::finish_epoch(const Prediction& prediction) {

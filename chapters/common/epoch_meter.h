@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "chapters/common/checkpoints.h"
@@ -60,8 +60,6 @@ class EpochMeter {
   void read_sums();
   /// Returns the mean loss of the images seen so far.
   double mean_loss() const { return progress_.loss_sum / static_cast<double>(progress_.seen); }
-  /// Sets the busiest link of a program whose devices exchange tensors without messages: its bytes in the epoch so far.
-  void set_busiest_link(const LinkBytes& of_epoch) { copied_ = of_epoch; }
   void start_test();
   void add_test_images(std::int64_t images) { test_images_ += images; }
 
@@ -72,6 +70,9 @@ class EpochMeter {
   EpochResult finish_epoch(const Prediction& prediction);
 
  private:
+  using Traffic = std::map<std::pair<int, int>, double>;
+  /// Returns the bytes that this rank has sent to others so far, or that were copied between its devices.
+  Traffic traffic() const;
   void find_busiest_link();
   /// Returns the time in which the rank, or its devices, had nothing to do, since an arbitrary moment.
   double idle_seconds() const;
@@ -87,12 +88,12 @@ class EpochMeter {
   EpochSums train_sums_;
   EpochSums test_sums_;
   std::int64_t test_images_ = 0;
-  double test_accuracy_ = 0;         // over all ranks
-  double time_mark_ = 0;             // time up to here is in progress_.seconds
-  double idle_mark_ = 0;             // idle time up to here is in progress_.waited
-  std::int64_t first_step_ = 0;      // of the epoch in this run
-  std::map<int, double> sent_;       // bytes by receiver: until the training ends, those sent before the epoch
-  std::optional<LinkBytes> copied_;  // see set_busiest_link
+  double test_accuracy_ = 0;     // over all ranks
+  double time_mark_ = 0;         // time up to here is in progress_.seconds
+  double idle_mark_ = 0;         // idle time up to here is in progress_.waited
+  std::int64_t first_step_ = 0;  // of the epoch in this run
+  // Bytes by sender and receiver; until the training ends, those that were sent before the epoch.
+  Traffic sent_;
   LinkBytes busiest_link_;
 };
 

@@ -151,9 +151,6 @@ class Epoch {
   EpochSums& train_sums() { return run_.meter_.train_sums(); }
   /// Returns the sums that a test adds to; the ranks' sums together give the test accuracy.
   EpochSums& test_sums() { return run_.meter_.test_sums(); }
-  /// Sets the link with the most traffic of a program whose devices exchange tensors without messages, for --summary:
-  /// the devices' indices, and the bytes that the training has copied in this epoch.
-  void set_busiest_link(const LinkBytes& of_epoch) { run_.meter_.set_busiest_link(of_epoch); }
 
   // The parts of training_batches() and test_batches(), for a pipeline that does not drain after each batch (chapter
   // 4).

@@ -5,9 +5,12 @@
 
 #include "core/ops.h"
 #include "core/ops/record.h"
+#include "core/transfer.h"
 
 namespace stagecoach {
 namespace {
+
+thread_local std::map<std::pair<Device, Device>, double> moved_here;
 
 class ToNode final : public Node {
  public:
@@ -118,10 +121,13 @@ Tensor cat_along(const CatDimension& along, const std::vector<Tensor>& parts) {
 
 }  // namespace
 
+const std::map<std::pair<Device, Device>, double>& bytes_moved() { return moved_here; }
+
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) {
     return *this;
   }
+  moved_here[{this->device(), device}] += static_cast<double>(bytes());
   Tensor moved = empty(shape(), dtype(), device);
   moved.copy_from(*this);
   return recorded<ToNode>(moved, {this}, *this);

@@ -129,6 +129,14 @@ RRef Master::at(int rank, const RRef& value) {
   return there;
 }
 
+std::vector<rpc::Report> Master::reports() {
+  std::vector<rpc::Report> all;
+  for (int rank = 0; rank <= workers(); ++rank) {
+    all.push_back(report(rank));
+  }
+  return all;
+}
+
 void run_with_master(const World& world, const RemoteTable& table, const std::function<void(Master& master)>& body) {
   throw_if<UsageError>(world.ranks < 2,
                        "remote calls need a master and at least one worker: expected at least 2 ranks, got {}; use "

@@ -155,6 +155,8 @@ class Master {
   /// Returns the time by the clock of rank `rank`, how long it has waited for others, what it has sent, and the peak of
   /// its memory since the last report. Rank 0 is the master; waits for a worker. Throws as put() does.
   rpc::Report report(int rank) { return connection_->report(rank); }
+  /// Returns what all ranks have done, the master first, by rank.
+  std::vector<rpc::Report> reports();
   /// Lets the workers end, after all that they were told before. Called by run_with_master. A second call does nothing.
   void shut_down() { connection_->shut_down(); }
 
