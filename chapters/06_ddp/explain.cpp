@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "chapters/06_ddp/replica.h"
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "chapters/common/units.h"
-#include "core/autograd/backward.h"
 #include "core/base/printable.h"
-#include "core/ops.h"
 #include "datasets/shares.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
@@ -19,48 +18,39 @@
 namespace stagecoach {
 namespace {
 
+/// A replica whose gradients are its own alone.
+class LoneReplica final : public Replica {
+ public:
+  explicit LoneReplica(const Context& context) : Replica(context) {
+    on_complete_gradient([](const Tensor&) {});
+  }
+  void sum_gradients() override {}
+  StepTimes& times() { return times_; }
+};
+
 /// Measures a rank's part of a step on this machine, by the CPU time of its thread.
-StepCosts measure_step(const Settings& settings, const Topology& topology, const Dataset& data, Device device) {
+StepCosts measure_step(const Settings& settings, const Topology& topology, const TrainTest& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
   const auto comm = self_communicator(device, ClockKind::virtual_time);
-  const auto model = make_model(settings.training, data, device);
-  const auto optimizer = make_optimizer(settings.training, model->named_parameters());
-  const NamedTensors parameters = model->named_parameters();
-  StepTimes times(*comm, parameters.size());
-  bool last = false;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    Tensor parameter = parameters[i].second;
-    parameter.set_gradient_hook([&times, &last, i](Tensor&) {
-      if (last) {
-        times.gradient_came(i);
-      }
-    });
-  }
+  Rank rank{0, 1, device, *comm};
+  LoneReplica replica({settings, topology, data, rank});
+  const std::int64_t size = settings.training.image_size;
   const std::int64_t count = share_of(settings.training.batch_size, 0, topology.world.ranks).count;
-  const Tensor images =
-      Tensor::zeros({count, 3, settings.training.image_size, settings.training.image_size}, DType::uint8, device);
-  const std::vector<Tensor> parts = micro_batches(images, settings.training.microbatches);
+  const Tensor images = Tensor::zeros({count, 3, size, size}, DType::uint8, device);
+  const Tensor labels = Tensor::zeros({count}, DType::int32, device);
+  const std::int64_t parts = settings.training.microbatches;
+  const MicroBatches batch{micro_batch_sizes(count, parts), settings.training.batch_size, micro_batches(images, parts),
+                           micro_batches(labels, parts)};
+  EpochSums sums(device);
   for (int i = 0; i < kWarmUps + kSteps; ++i) {
     if (i == kWarmUps) {
-      times.clear();
+      replica.times().clear();
     }
-    times.begin_step();
-    for (const Tensor& part : parts) {
-      const Tensor labels = Tensor::zeros({part.size(0)}, DType::int32, device);
-      const Tensor loss = cross_entropy(model->forward(normalize(part)), labels);
-      last = &part == &parts.back();
-      if (last) {
-        times.begin_backward();
-      }
-      backward(loss);
-    }
-    times.end_backward();
-    optimizer->step();
-    optimizer->zero_grad();
-    times.end_step();
+    replica.forward_backward(batch, sums);
+    replica.update();
   }
-  return times.mean();
+  return replica.times().mean();
 }
 
 /// Returns costs in units: a forward takes 1 and a backward 2; gradients become ready at even intervals, the last
@@ -178,17 +168,17 @@ void print_gradient_sums(const Topology& topology) {
 
 }  // namespace
 
-void explain_modes(const Settings& settings, const Topology& topology, const Dataset& data) {
+void explain_modes(const Settings& settings, const Topology& topology, const TrainTest& data) {
   if (topology.pipeline) {
     fmt::print(
         "{} pipelines of {} ranks, each for its shard of a batch; a stage's gradients are summed when its last "
         "backward is done\n",
         topology.mesh.data, topology.mesh.pipeline);
-    explain(topology.of_pipeline, *topology.pipeline);
+    explain(topology.pipeline_settings, *topology.pipeline);
     return print_gradient_sums(topology);
   }
   const Device device{topology.world.device};
-  const auto model = make_model(settings.training, data, device);
+  const auto model = make_model(settings.training, data.train, device);
   const NamedTensors parameters = model->named_parameters();
   const double bytes = bytes_of(parameters);
   const bool measured = settings.run.profile;

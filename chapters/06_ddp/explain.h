@@ -9,6 +9,6 @@ namespace stagecoach {
 /// Prints what each rank does, a timeline per mode with the reductions on a separate track, the cost of reductions as a
 /// ring, as a tree and rank by rank, and the best bucket size: in units, or with --profile in the times that the model
 /// takes on this machine. With --out, also writes schedule.csv, prediction.json and timelines.svg.
-void explain_modes(const Settings& settings, const Topology& topology, const Dataset& data);
+void explain_modes(const Settings& settings, const Topology& topology, const TrainTest& data);
 
 }  // namespace stagecoach

@@ -34,19 +34,22 @@ class ParameterServer final : public Replica {
     }
   }
 
-  void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    forward_backward(batch, sums);
-    Tensor all = flattened(gradients_of(parameters_));  // [all parameters]
+  void sum_gradients() override {
+    all_ = flattened(gradients_of(parameters_));
     for (auto& [name, parameter] : parameters_) {
       parameter.zero_grad();
     }
-    communicate("gather gradients", [&] { rank_.comm.reduce(all, kOwner); });
+    communicate("gather gradients", [&] { rank_.comm.reduce(all_, kOwner); });
+  }
+
+  void update() override {
     if (owns()) {
-      update_with(all.to(Device{}));
-      all.copy_from(flattened(tensors_of(optimizer_->parameters())));  // `all` now contains the weights
+      update_owner();
+      all_.copy_from(flattened(tensors_of(optimizer_->parameters())));
     }
-    communicate("send weights", [&] { rank_.comm.broadcast(all, kOwner); });
-    unflatten_into(all, tensors_of(parameters_));
+    communicate("send weights", [&] { rank_.comm.broadcast(all_, kOwner); });
+    unflatten_into(all_, tensors_of(parameters_));
+    all_ = {};
     times_.end_step();
   }
 
@@ -55,10 +58,10 @@ class ParameterServer final : public Replica {
   bool owns() const { return rank_.index == kOwner; }
 
   /// Updates the owner's weights with the sums of all ranks' gradients.
-  void update_with(const Tensor& sums) {
+  void update_owner() {
     const Span span("optimizer", "update");
     const std::vector<Tensor> parameters = tensors_of(optimizer_->parameters());
-    const std::vector<Tensor> gradients = views_of(sums, parameters);
+    const std::vector<Tensor> gradients = views_of(all_.to(Device{}), parameters);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       Tensor parameter = parameters[i];
       parameter.set_grad(gradients[i]);
@@ -67,6 +70,7 @@ class ParameterServer final : public Replica {
     optimizer_->zero_grad();
   }
 
+  Tensor all_;  // [all parameters]: the gradients, then the weights
   Sequential nothing_;
 };
 

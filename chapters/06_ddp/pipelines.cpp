@@ -46,13 +46,14 @@ class Pipelines final : public Strategy {
 
   void broadcast_weights() override { broadcast_module(*layers_, mesh_.data()); }
 
-  void train_step(const MicroBatches& batch, EpochSums& sums) override {
+  void forward_backward(const MicroBatches& batch, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);
-    forward_backward(pipeline_, *topology_.pipeline, batch, sums,
-                     [this](int stage) { reducer_.reduce_accumulated(stages_.at(stage)->named_parameters()); });
-    reducer_.finish();
-    update(pipeline_.log(), *optimizer_);
+    stagecoach::forward_backward(pipeline_, *topology_.pipeline, batch, sums, [this](int stage) {
+      reducer_.reduce_accumulated(stages_.at(stage)->named_parameters());
+    });
   }
+  void sum_gradients() override { reducer_.finish(); }
+  void update() override { stagecoach::update(pipeline_.log(), *optimizer_); }
 
   void sync_replicas() override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());

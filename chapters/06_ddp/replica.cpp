@@ -8,6 +8,7 @@
 #include "core/ops.h"
 #include "core/trace.h"
 #include "parallel/data_parallel/average_gradients.h"
+#include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
 #include "parallel/data_parallel/timeline_trace.h"
@@ -46,8 +47,7 @@ void Replica::broadcast_weights() {
   }
 }
 
-void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
-                               const std::function<void(bool is_last, const Tensor& loss)>& before_backward) {
+void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums) {
   times_.begin_step();
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
@@ -60,17 +60,56 @@ void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
       return sum;
     };
     const Tensor loss = compute_loss();
-    const bool is_last = i + 1 == batch.sizes.size();
-    if (is_last) {
+    is_last_backward_ = i + 1 == batch.sizes.size();
+    if (is_last_backward_) {
       times_.begin_backward();
     }
-    if (before_backward) {
-      before_backward(is_last, loss);
-    }
+    before_backward(is_last_backward_, loss);
     const Span span("backward", "action", [&] { return to_string(Action{Operation::backward, 0, number}); });
     backward(loss, share);
   }
   times_.end_backward();
+}
+
+void Replica::on_complete_gradient(const std::function<void(const Tensor& gradient)>& use) {
+  comm_thread_.emplace(rank_.comm);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].second.set_gradient_hook([this, use, i](Tensor& parameter) {
+      if (is_last_backward_) {
+        times_.gradient_came(i);
+        use(parameter.grad());
+      }
+    });
+  }
+}
+
+ReducerSettings Replica::reducer_settings() const {
+  const ReplicaSettings& replicas = settings_.data_parallel;
+  return {.caps = replicas.caps(),
+          .find_unused = replicas.find_unused,
+          .reduce = with_bug(make_compression(replicas.compress), settings_.training.inject, rank_.index)};
+}
+
+void Replica::start_all_reduce(Tensor tensor) {
+  all_reduces_.push_back(
+      comm_thread_->submit("all_reduce", [tensor](Communicator& comm) mutable { comm.all_reduce(tensor); }));
+}
+
+void Replica::wait_for_all_reduces() {
+  std::vector<CommThread::Span> spans;  // when each began and ended
+  for (const CommThread::Pending& all_reduce : all_reduces_) {
+    spans.push_back(all_reduce.wait());
+  }
+  all_reduces_.clear();
+  times_.end_reductions(spans);
+}
+
+void Replica::wait_for(Reducer& reducer) {
+  reducer.finish();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    times_.gradient_came(i, reducer.times().arrivals[i]);
+  }
+  times_.end_reductions(reducer.times().reductions);
 }
 
 void Replica::communicate(const char* name, const std::function<void()>& collective) {
@@ -78,8 +117,7 @@ void Replica::communicate(const char* name, const std::function<void()>& collect
   Clock& clock = rank_.comm.clock();
   const double begin = clock.now();
   collective();
-  const double end = clock.now();
-  times_.end_reductions({{begin, end}});
+  times_.end_reductions({{begin, clock.now()}});
 }
 
 void Replica::update() {

@@ -4,6 +4,8 @@
 
 #include "chapters/06_ddp/strategy.h"
 #include "nn/sequential.h"
+#include "parallel/data_parallel/reducer.h"
+#include "parallel/data_parallel/step_times.h"
 
 namespace stagecoach {
 
@@ -15,23 +17,33 @@ class Replica : public Strategy {
   Optimizer& optimizer() override { return *optimizer_; }
   MicroBatchLoader loader(LoaderFor purpose) override;
   void broadcast_weights() override;
+  /// Takes one micro-batch after the other. Summed over all ranks, the gradients are those of the whole batch: each of
+  /// its N images counts 1 / N, whichever rank has it.
+  void forward_backward(const MicroBatches& batch, EpochSums& sums) override;
+  void update() override;
   void sync_replicas() override;
   Predictor predictor() override;
   void evaluate(Epoch& epoch, MicroBatchLoader& loader) override;
 
  protected:
-  /// Runs forward and backward for this rank's images, one micro-batch after the other. Summed over all ranks, the
-  /// gradients are those of the whole batch: each of its N images counts 1 / N, whichever rank has it.
-  /// `before_backward`, if given, is called before each backward: with whether it is the last of the step, and with the
-  /// loss that it starts from.
-  void forward_backward(const MicroBatches& batch, EpochSums& sums,
-                        const std::function<void(bool is_last, const Tensor& loss)>& before_backward = {});
-  /// Calls `collective`, which blocks, and records it in the trace and in the step's times.
+  /// Called before each backward: with whether it is the last of the step, and with the loss that it starts from.
+  virtual void before_backward(bool /*is_last*/, const Tensor& /*loss*/) {}
+  /// Has `use` called with each gradient of a step as soon as it is complete, from within the step's last backward.
+  void on_complete_gradient(const std::function<void(const Tensor& gradient)>& use);
+  /// Returns the reducer's settings: --first-bucket-size, --bucket-size, --find-unused, --compress.
+  ReducerSettings reducer_settings() const;
+
+  // Communication, whose times become part of the trace and of the predictions.
+  /// Replaces `tensor` by its sum over all ranks.
+  void all_reduce(Tensor& tensor) {
+    communicate("all_reduce", [&] { rank_.comm.all_reduce(tensor); });
+  }
+  /// Has a second thread of the rank do the same, one tensor after the other. Needs on_complete_gradient().
+  void start_all_reduce(Tensor tensor);
+  void wait_for_all_reduces();
+  void wait_for(Reducer& reducer);
+  /// Calls `collective`, which blocks.
   void communicate(const char* name, const std::function<void()>& collective);
-  /// Returns the predicted step with these measured costs; nothing if it cannot be predicted.
-  std::optional<Timeline> predicted_step(const StepCosts& costs) const;
-  /// Runs the optimizer's step, then zero_grad. Called when the gradients are those of the whole batch.
-  void update();
 
   const Settings& settings_;
   const Topology& topology_;
@@ -43,8 +55,14 @@ class Replica : public Strategy {
   StepTimes times_;  // of forward, backward, reductions and update, for the prediction
 
  private:
+  /// Returns the predicted step with these measured costs; nothing if it cannot be predicted.
+  std::optional<Timeline> predicted_step(const StepCosts& costs) const;
   Prediction predicted_time(std::int64_t steps) const;
   std::optional<TracePrediction> predicted_timeline() const;
+
+  bool is_last_backward_ = false;  // of the step: only then are the gradients complete
+  std::vector<CommThread::Pending> all_reduces_;
+  std::optional<CommThread> comm_thread_;  // destroyed first
 };
 
 }  // namespace stagecoach

@@ -8,7 +8,6 @@
 #include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/run.h"
 #include "nn/optimizer.h"
-#include "parallel/data_parallel/step_times.h"
 
 namespace stagecoach {
 
@@ -36,8 +35,13 @@ class Strategy {
 
   /// Broadcasts the weights of rank 0, which may have been restored, to all ranks.
   virtual void broadcast_weights() = 0;
-  /// Trains on a batch: forward, backward, reduction of the gradients, update.
-  virtual void train_step(const MicroBatches& batch, EpochSums& sums) = 0;
+  // A step.
+  /// Runs forward and backward for this rank's shard of a batch.
+  virtual void forward_backward(const MicroBatches& batch, EpochSums& sums) = 0;
+  /// Returns when the gradients are those of the whole batch, on the ranks that update weights.
+  virtual void sum_gradients() = 0;
+  /// Updates the weights and clears the gradients.
+  virtual void update() = 0;
   /// Called after the training of an epoch. Throws Error if the weights of replicas differ. Then broadcasts the
   /// statistics of batch norm, which do.
   virtual void sync_replicas() = 0;
