@@ -12,7 +12,7 @@
 
 #include "chapters/common/units.h"
 #include "chapters/compare/comparison.h"
-#include "parallel/drawing/charts.h"
+#include "chapters/compare/charts.h"
 #include "parallel/drawing/svg.h"
 
 namespace stagecoach {

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <string>
 
+#include "chapters/compare/charts.h"
 #include "core/base/parse_json.h"
-#include "parallel/drawing/charts.h"
 
 int main() {
   using stagecoach::AxisKind;

@@ -1,4 +1,4 @@
-#include "parallel/drawing/charts.h"
+#include "chapters/compare/charts.h"
 
 #include <fmt/format.h>
 
