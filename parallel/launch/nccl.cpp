@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -15,7 +14,7 @@
 #include "parallel/launch/nccl_rules.h"
 #include "parallel/launch/rendezvous.h"
 #include "parallel/launch/run_ranks.h"
-#include "parallel/launch/tcp_store_token.h"
+#include "parallel/launch/run_token.h"
 
 namespace stagecoach::nccl {
 namespace {
@@ -23,32 +22,21 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using Recorder = std::shared_ptr<FlightRecorder>;
 
-std::string wait_for(ControlChannel& control, const std::string& key, ControlWait& control_wait) {
-  auto text = control.take(key);
-  while (!text) {
-    control_wait.poll();
-    text = control.take(key);
-  }
-  return *text;
-}
-
 /// Returns the NCCL id of the world. Rank 0 receives the GPU name of each rank and, if all differ, sends the id to the
 /// others.
 std::string agree_on_id(ControlChannel& control, int rank, int size, const std::string& gpu) {
   ControlWait control_wait(control, {}, [=] { return fmt::format("rank {}: starting all ranks", rank); });
   if (rank > 0) {
     control.post(0, fmt::format("gpu/{}", rank), gpu);
-    return wait_for(control, "id", control_wait);
+    return control_wait.take("id");
   }
   std::vector<std::string> gpus{gpu};
   for (int r = 1; r < size; ++r) {
-    gpus.push_back(wait_for(control, fmt::format("gpu/{}", r), control_wait));
+    gpus.push_back(control_wait.take(fmt::format("gpu/{}", r)));
   }
   require_gpu_each(gpus);
   const std::string id = new_nccl_id();
-  for (int r = 1; r < size; ++r) {
-    control.post(r, "id", id);
-  }
+  control.post(ControlChannel::kToAll, "id", id);
   return id;
 }
 
@@ -75,7 +63,7 @@ void run_rank(const World& world, int rank, Device device, ControlChannel& contr
 }
 
 void run_threads(const World& world, int gpus, const std::function<void(Rank&)>& body) {
-  const TcpStoreServer server({{"127.0.0.1", 0}, random_token()}, {.clients = 2 * world.ranks});
+  const BootstrapServer server({{"127.0.0.1", 0}, random_token()}, world.ranks);
   std::vector<std::unique_ptr<ControlChannel>> controls(static_cast<std::size_t>(world.ranks));
   const auto run = [&](int r, const Recorder& recorder) {
     auto& control = controls[static_cast<std::size_t>(r)];
@@ -91,16 +79,13 @@ void run_threads(const World& world, int gpus, const std::function<void(Rank&)>&
 
 void run_process(const World& world, const LaunchEnvironment& process, int gpus,
                  const std::function<void(Rank&)>& body) {
-  static std::atomic<int> runs = 0;
-  const Rendezvous& rendezvous = Rendezvous::instance(world);
-  ControlChannel control(rendezvous.address(), fmt::format("run {}", runs++), process.rank, process.size,
-                         Seconds(world.timeout));
+  const auto control = Rendezvous::instance(world).connect_run(Seconds(world.timeout));
   run_as_process(
       process.rank,
       [&](const Recorder& recorder) {
-        run_rank(world, process.rank, nccl_device(process, process.rank, gpus), control, recorder, body);
+        run_rank(world, process.rank, nccl_device(process, process.rank, gpus), *control, recorder, body);
       },
-      [&](const std::string& why) { control.fail(why); });
+      [&](const std::string& why) { control->fail(why); });
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 #include "datasets/cifar10.h"
 #include "nn/models.h"
 #include "nn/safetensors.h"
-#include "parallel/comm/tcp/tcp_store_message.h"
+#include "parallel/comm/tcp/bootstrap.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "tests/datasets/image_writer.h"
@@ -162,39 +162,15 @@ void make_images(const Corpus& corpus) {
   }
 }
 
-std::string hello(const std::string& token, const std::string& name) {
-  std::string bytes;
-  append_head(bytes, TcpStoreHello{TcpStoreHello::kMagic, static_cast<std::uint32_t>(token.size()),
-                                   static_cast<std::uint32_t>(name.size())});
-  return bytes + token + name;
-}
-
-std::string request(TcpStoreRequest::Operation operation, const std::string& key, const std::string& value = "",
-                    std::int64_t number = 0) {
-  std::string bytes;
-  append_head(bytes, TcpStoreRequest{operation, static_cast<std::uint32_t>(key.size()),
-                                     static_cast<std::uint32_t>(value.size()), TcpStoreRequest::kMagic, number});
-  return bytes + key + value;
-}
-
-std::string answer(std::int64_t number, const std::string& value,
-                   TcpStoreAnswer::Outcome outcome = TcpStoreAnswer::kDone) {
-  std::string bytes;
-  append_head(bytes, TcpStoreAnswer{number, outcome, static_cast<std::uint32_t>(value.size())});
-  return bytes + value;
-}
-
-void make_store(const Corpus& requests, const Corpus& answers) {
-  using Request = TcpStoreRequest;
-  const std::string good = hello("token", "rank 1");
-  requests.add("values", good + request(Request::kSet, "a", "one") + request(Request::kGet, "a") +
-                             request(Request::kAdd, "n", "", 7) + request(Request::kAdd, "n", "", -3));
-  requests.add("queues", good + request(Request::kPush, "q", "x") + request(Request::kPop, "q") +
-                             request(Request::kPushWhenLost, "lost", "rank 1") + request(Request::kPop, "q"));
-  requests.add("leave", good + request(Request::kPushWhenLost, "lost", "rank 1") + request(Request::kLeave, "all"));
-  requests.add("stranger", hello("guess", "") + request(Request::kGet, "a"));
-  answers.add("three", answer(5, "") + answer(0, "value") + answer(0, std::string(100, 'x')));
-  answers.add("refused", answer(5, "") + answer(0, "no room", TcpStoreAnswer::kRefused));
+void make_bootstrap(const Corpus& corpus) {
+  const auto hello = [](const char* token) {
+    const TcpHello bytes(token, "run", 1, 2);
+    return std::string(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+  };
+  corpus.add("messages", hello("token") + bootstrap_message(0, "key", "to rank 0") +
+                             bootstrap_message(BootstrapHeader::kToAll, kFailureKey, "it broke"));
+  corpus.add("leaves", hello("token") + bootstrap_message(BootstrapHeader::kLeaving, "", ""));
+  corpus.add("stranger", hello("guess") + bootstrap_message(0, "key", "to rank 0"));
 }
 
 void make_checkpoints(const Corpus& corpus) {
@@ -235,7 +211,7 @@ int main(int argc, char** argv) {
   make_flags(Corpus(folder / "flag_values"), Corpus(folder / "command_line"));
   make_cifar10(Corpus(folder / "cifar10"));
   make_images(Corpus(folder / "image"));
-  make_store(Corpus(folder / "store_requests"), Corpus(folder / "store_answers"));
+  make_bootstrap(Corpus(folder / "bootstrap"));
   make_checkpoints(Corpus(folder / "checkpoints"));
   return 0;
 }

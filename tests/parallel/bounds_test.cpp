@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "parallel/comm/link.h"
-#include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/tcp/control_channel.h"
 #include "parallel/comm/wait_policy.h"
 #include "parallel/launch/launch.h"
 #include "parallel/launch/mesh.h"
@@ -38,12 +38,12 @@ TEST(Deadlines, AreAheadHoweverLongTheTimeout) {
   EXPECT_LT(deadline_after(Seconds(-1e300)), SteadyClock::now());
 }
 
-TEST(Deadlines, OfAStoreAreAheadHoweverLongTheTimeout) {
-  const TcpStoreServer server({{"127.0.0.1", 0}, "a token of tests"});
-  TcpStore store(server.address(), "rank 0", Seconds(1e300));
-  EXPECT_GT(store.deadline(), SteadyClock::now());
-  store.set("key", "value");
-  EXPECT_EQ(store.get("key"), "value");
+TEST(Deadlines, OfAControlChannelAreAheadHoweverLongTheTimeout) {
+  const BootstrapServer server({{"127.0.0.1", 0}, "a token of tests"}, 2);
+  ControlChannel one(server.address(), "test", 0, 2, Seconds(1e300));
+  ControlChannel other(server.address(), "test", 1, 2, Seconds(1e300));
+  one.post(1, "key", "value");
+  EXPECT_EQ(ControlWait(other, {}, [] { return "waiting"; }).take("key"), "value");
 }
 
 TEST(WaitTimes, BeginAnewWhenTheProcessHasStoodStill) {

@@ -19,7 +19,7 @@ namespace {
 using test::fails_with;
 using Variables = std::map<std::string, std::string>;
 
-const TcpStoreAddress kHere{{"127.0.0.1", 0}, "the token of this test"};
+const RankAddress kHere{{"127.0.0.1", 0}, "the token of this test"};
 
 Variables variables;  // of the environment that a test looks into
 
@@ -148,8 +148,8 @@ TEST(LaunchEnvironment, RefusesAMasterThatIsNone) {
 
 TEST(Rendezvous, AgreesOnWhatRankZeroHas) {
   const std::chrono::duration<double> timeout(30);
-  auto server = std::make_unique<TcpStoreServer>(kHere);
-  const TcpStoreAddress address = server->address();
+  auto server = std::make_unique<BootstrapServer>(kHere, 2);
+  const RankAddress address = server->address();
   std::jthread other([&] {
     Rendezvous place({1, 2, "torchrun"}, address, timeout);
     for (const float wanted : {1.0F, 2.0F}) {
@@ -173,22 +173,41 @@ TEST(Rendezvous, OfTheProcessesOfMpirun) {
   Tensor values = Tensor::full({3}, 1.0F + static_cast<float>(launch_environment()->rank));
   place.broadcast_from_rank_zero(values);
   EXPECT_EQ(values.to_vector<float>(), std::vector<float>(3, 1.0F));
-  EXPECT_LE(place.store().add("come", 1), launch_environment()->size) << "all have one store";
 }
 
 TEST(Rendezvous, RefusesTwoOfOneRank) {
   const std::chrono::duration<double> timeout(30);
-  auto server = std::make_unique<TcpStoreServer>(kHere);
-  const TcpStoreAddress address = server->address();
+  auto server = std::make_unique<BootstrapServer>(kHere, 2);
+  const RankAddress address = server->address();
   const Rendezvous place({0, 2, "torchrun"}, address, timeout, std::move(server));
   const Rendezvous one({1, 2, "torchrun"}, address, timeout);
   EXPECT_TRUE(fails_with<UsageError>({"two processes claim to be rank 1", "RANK"}, [&] {
-    Rendezvous({1, 3, "torchrun"}, address, timeout);
+    Rendezvous({1, 2, "torchrun"}, address, timeout);
   }));
 }
 
+TEST(Rendezvous, RefusesAWorldOfAnotherSize) {
+  const std::chrono::duration<double> timeout(30);
+  const BootstrapServer server(kHere, 2);
+  EXPECT_TRUE(
+      fails_with<UsageError>({"rank 0 (127.0.0.1:", "it is rank 1 of 3", "a run of 2 ranks", "WORLD_SIZE"}, [&] {
+        Rendezvous({1, 3, "torchrun"}, server.address(), timeout);
+      }));
+}
+
+// It failed already when its rank was waited for: the end of the program does not wait as long again.
+TEST(Rendezvous, OfARankThatNeverComesEndsAtItsDeadline) {
+  const std::chrono::duration<double> timeout(0.5);
+  const auto start = std::chrono::steady_clock::now();
+  {
+    Rendezvous place({0, 2, "torchrun"}, kHere, timeout);
+    std::this_thread::sleep_for(timeout);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2 * timeout);
+}
+
 TEST(Rendezvous, RefusesAPortThatIsTaken) {
-  const TcpStoreServer server(kHere);
+  const BootstrapServer server(kHere, 2);
   EXPECT_TRUE(fails_with<UsageError>({"MASTER_PORT"}, [&] {
     Rendezvous({0, 2, "torchrun"}, server.address(), std::chrono::seconds(30));
   }));

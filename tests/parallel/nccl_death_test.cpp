@@ -19,7 +19,7 @@ using test::fails_with;
 
 constexpr double kTimeout = 20;  // seconds; the news of a death is faster
 
-TcpStoreAddress at(int port) { return {{"127.0.0.1", port}, "a token of tests"}; }
+RankAddress at(int port) { return {{"127.0.0.1", port}, "a token of tests"}; }
 
 class NcclDeath : public ::testing::TestWithParam<test::Wait> {};
 INSTANTIATE_TEST_SUITE_P(Waiting, NcclDeath, ::testing::ValuesIn(test::kWaits),
@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Waiting, NcclDeath, ::testing::ValuesIn(test::kWaits),
 
 TEST_P(NcclDeath, OfARankEndsTheWaitsOfOthers) {
   const std::chrono::duration<double> timeout(kTimeout);
-  const int port = TcpStoreServer(at(0)).address().at.port;  // free again
+  const int port = BootstrapServer(at(0), 2).address().at.port;  // free again
   const pid_t zero = ::fork();
   if (zero == 0) {
     try {
@@ -41,7 +41,7 @@ TEST_P(NcclDeath, OfARankEndsTheWaitsOfOthers) {
       ::_exit(1);
     }
   }
-  const TcpStoreServer server(at(port));
+  const BootstrapServer server(at(port), 2);
   ControlChannel control(at(port), "test", 1, 2, timeout);
   const auto start = std::chrono::steady_clock::now();
   const auto body = [&] {

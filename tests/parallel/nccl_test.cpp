@@ -171,11 +171,10 @@ TEST(Nccl, NativeSumsAreTheBackends) {
   }
 }
 
-// The store connects ranks, and is asked for nothing when tensors move.
-TEST(Nccl, TensorsMakeNoStoreRequests) {
-  // Each rank: what to push when it is lost, and a wait for news. Each direction: an introduction, and a new wait.
-  constexpr int kToConnect = 2 * 2 + 2 * 2;
-  const TcpStoreServer* store = nullptr;
+// The bootstrap connects ranks, and passes on nothing when tensors move.
+TEST(Nccl, TensorsMakeNoControlMessages) {
+  constexpr int kToConnect = 2;  // an introduction per direction
+  const BootstrapServer* bootstrap = nullptr;
   const auto body = [&](Rank& rank) {
     const int other = 1 - rank.index;
     for (int i = 0; i < 1000; ++i) {
@@ -187,9 +186,9 @@ TEST(Nccl, TensorsMakeNoStoreRequests) {
     for (int i = 0; i < 100; ++i) {
       rank.comm.all_reduce(sum);
     }
-    EXPECT_LE(store->requests(), kToConnect);
+    EXPECT_LE(bootstrap->messages(), kToConnect);
   };
-  launch_on_test_backend({.ranks = 2}, body, [&](const TcpStoreServer& server) { store = &server; });
+  launch_on_test_backend({.ranks = 2}, body, [&](const BootstrapServer& server) { bootstrap = &server; });
 }
 
 // What one rank does is known to the other only by its error.
@@ -210,10 +209,9 @@ TEST(Nccl, RanksThatBringOtherTypesNameThem) {
   }));
 }
 
-TEST(Nccl, ANumberIsOneRequestToSendAndOneToReceive) {
-  constexpr int kToConnect = 2 * 2;
+TEST(Nccl, ANumberIsOneControlMessage) {
   constexpr int kNumbers = 100;
-  const TcpStoreServer* store = nullptr;
+  const BootstrapServer* bootstrap = nullptr;
   const auto body = [&](Rank& rank) {
     for (int i = 0; i < kNumbers; ++i) {
       if (rank.index == 0) {
@@ -222,9 +220,9 @@ TEST(Nccl, ANumberIsOneRequestToSendAndOneToReceive) {
         EXPECT_EQ(rank.comm.receive_number(0, 0), i);
       }
     }
-    EXPECT_LE(store->requests(), kToConnect + 2 * kNumbers);
+    EXPECT_LE(bootstrap->messages(), kNumbers);
   };
-  launch_on_test_backend({.ranks = 2}, body, [&](const TcpStoreServer& server) { store = &server; });
+  launch_on_test_backend({.ranks = 2}, body, [&](const BootstrapServer& server) { bootstrap = &server; });
 }
 
 TEST(Nccl, GroupsSplitAndSplitAgain) {

@@ -13,10 +13,10 @@
 
 namespace stagecoach::test {
 
-/// `see` gets the store over which the ranks find each other, before they start.
+/// `see` gets the bootstrap over which the ranks find each other, before they start.
 inline void launch_on_test_backend(const World& world, const std::function<void(Rank&)>& body,
-                                   const std::function<void(const TcpStoreServer&)>& see) {
-  const TcpStoreServer server({{"127.0.0.1", 0}, "a token of tests"}, {.clients = 2 * world.ranks});
+                                   const std::function<void(const BootstrapServer&)>& see) {
+  const BootstrapServer server({{"127.0.0.1", 0}, "a token of tests"}, world.ranks);
   see(server);
   const auto hub = std::make_shared<TestHub>();
   const auto start = std::chrono::steady_clock::now();
@@ -38,7 +38,7 @@ inline void launch_on_test_backend(const World& world, const std::function<void(
 }
 
 inline void launch_on_test_backend(const World& world, const std::function<void(Rank&)>& body) {
-  launch_on_test_backend(world, body, [](const TcpStoreServer&) {});
+  launch_on_test_backend(world, body, [](const BootstrapServer&) {});
 }
 
 }  // namespace stagecoach::test

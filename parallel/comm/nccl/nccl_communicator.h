@@ -16,8 +16,7 @@
 ///  - A posted receive cannot be withdrawn. If it is never waited for, the next receive posted for the same rank takes
 ///    it over; a receive of another type is then refused. A communicator that is destroyed with such receives left is
 ///    aborted.
-/// Requests to the store: a constant number per communicator and direction (to connect), two per number (send_number),
-/// and none per tensor. Numbers are control messages, such as whether to stop. Over NCCL they would wait for all work
+/// Control messages: one per communicator and direction (to connect), one per number (send_number), and none per tensor. Numbers are control messages, such as whether to stop. Over NCCL they would wait for all work
 /// queued on the GPUs, and so would the program.
 
 #include <fmt/format.h>

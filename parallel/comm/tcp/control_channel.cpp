@@ -7,69 +7,92 @@
 #include <utility>
 
 #include "core/base/start_thread.h"
+#include "parallel/comm/communicator.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr const char* kFailed = "failed";  // the key of failure reports
 constexpr std::chrono::microseconds kBackOff(100);
+constexpr std::chrono::seconds kFarewell(1);
 constexpr std::chrono::milliseconds kYielding(1);  // GPU work has often ended by then
-
-std::string message(const std::string& key, const std::string& text) { return key + '\n' + text; }
 
 }  // namespace
 
-ControlChannel::ControlChannel(const TcpStoreAddress& address, const std::string& name, int rank, int size,
+ControlChannel::ControlChannel(const RankAddress& address, const std::string& name, int rank, int size,
                                std::chrono::duration<double> timeout)
-    : name_(name),
+    : address_(address),
       rank_(rank),
-      size_(size),
       timeout_(timeout),
-      out_(address, "rank 0's store", timeout, fmt::format("rank {} of '{}'", rank, name)),
-      in_(address, "rank 0's store", timeout) {
-  for (int r = 0; r < size_; ++r) {
-    if (r != rank_) {
-      out_.push_when_lost(queue_of(r), message(kFailed, fmt::format("the process of rank {} has died", rank_)));
-    }
-  }
+      socket_(connect_to_rank(address, "rank 0", TcpHello(address.token, name, rank, size), deadline_after(timeout))) {
   listener_ = start_thread("the control channel's thread", [this] { listen(); });
 }
 
 ControlChannel::~ControlChannel() {
   ending_ = true;
   try {
-    out_.leave();
-  } catch (const CommError&) {  // the store is gone, so no rank can be told
+    post(BootstrapHeader::kLeaving, "", "");
+  } catch (const CommError&) {  // rank 0 is gone, so no rank can be told
   }
-  in_.shut_down();
+  // The bootstrap then closes the connection. To close it here, with messages unread, could undo what was sent.
+  {
+    std::unique_lock lock(mutex_);
+    came_.wait_for(lock, kFarewell, [this] { return has_ended_; });
+  }
+  socket_.shut_down();
 }
 
-std::string ControlChannel::queue_of(int rank) const { return fmt::format("control/{}/{}", name_, rank); }
+std::string ControlChannel::lost() const {
+  return fmt::format("the connection to rank 0 ({}) is lost; check whether that process has ended",
+                     to_string(address_.at));
+}
 
 void ControlChannel::listen() {
+  std::string why = lost();
   try {
-    for (;;) {
-      const std::string message = in_.pop(queue_of(rank_));
-      const auto end = message.find('\n');
-      const std::string key = message.substr(0, end);
-      if (key == kFailed) {
-        note_failure(message.substr(end + 1));
-        continue;
-      }
-      const std::lock_guard lock(mutex_);
-      messages_[key].push_back(message.substr(end + 1));
-      came_.notify_all();
+    while (receive()) {
     }
   } catch (const std::exception& error) {  // including std::bad_alloc
-    if (!ending_) {
-      note_failure(error.what());
-    }
+    why = error.what();
   }
+  if (!ending_) {
+    note_failure(why);
+  }
+  const std::lock_guard lock(mutex_);
+  has_ended_ = true;
+  came_.notify_all();
+}
+
+bool ControlChannel::receive() {
+  BootstrapHeader header;
+  const auto has_received = [this](void* data, std::size_t bytes) {
+    return socket_.receive(data, bytes, TcpDeadline::max()) == TcpSocket::Outcome::done;
+  };
+  if (!has_received(&header, sizeof(header)) || !header.is_valid()) {
+    return false;
+  }
+  std::string key(header.key_bytes, '\0');
+  std::string text(header.text_bytes, '\0');
+  if (!has_received(key.data(), key.size()) || !has_received(text.data(), text.size())) {
+    return false;
+  }
+  if (key == kFailureKey) {
+    note_failure(text);
+    return true;
+  }
+  const std::lock_guard lock(mutex_);
+  messages_[key].push_back(std::move(text));
+  came_.notify_all();
+  return true;
 }
 
 void ControlChannel::post(int to, const std::string& key, const std::string& text) {
+  STAGECOACH_CHECK(key.size() <= BootstrapHeader::kMaxKey && text.size() <= BootstrapHeader::kMaxText,
+                   "control message: expected at most {} bytes, got {}", BootstrapHeader::kMaxText, text.size());
+  const std::string message = bootstrap_message(to, key, text);
   const std::lock_guard lock(posting_);
-  out_.push(queue_of(to), message(key, text));
+  if (!socket_.send(message.data(), message.size())) {
+    throw CommError(lost());
+  }
 }
 
 std::optional<std::string> ControlChannel::take(const std::string& key) {
@@ -90,13 +113,8 @@ void ControlChannel::fail(const std::string& why) {
   const std::string who = fmt::format("rank {} has failed ({})", rank_, why);
   note_failure(who);
   try {
-    const std::lock_guard lock(posting_);
-    for (int r = 0; r < size_; ++r) {
-      if (r != rank_) {
-        out_.push(queue_of(r), message(kFailed, who));
-      }
-    }
-  } catch (const CommError&) {  // the other ranks then lose the store too
+    post(kToAll, kFailureKey, who);
+  } catch (const Error&) {  // the other ranks then lose rank 0, too
   }
 }
 
@@ -140,6 +158,15 @@ void ControlWait::poll() {
   } else {
     control_.back_off();
   }
+}
+
+std::string ControlWait::take(const std::string& key) {
+  auto text = control_.take(key);
+  while (!text) {
+    poll();
+    text = control_.take(key);
+  }
+  return *text;
 }
 
 }  // namespace stagecoach

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The control messages of the ranks of a world: short texts, and the failure of a rank. They travel over a TcpStore;
-/// between two ranks they arrive in the order in which they were posted.
+/// The control messages of the ranks of a world: short texts, and the failure of a rank. They travel over rank 0's
+/// bootstrap; between two ranks they arrive in the order in which they were posted.
 
 #include <atomic>
 #include <chrono>
@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/tcp/bootstrap.h"
 #include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
@@ -22,19 +22,23 @@ namespace stagecoach {
 /// One rank's end. All threads of the rank may use it.
 class ControlChannel {
  public:
-  /// Connects rank `rank` of `size` to the store at `address`. Channels with different names are independent. If this
-  /// process dies, the other ranks are told. Throws CommError if there is no answer within `timeout`, which also
-  /// applies to later waits, and UsageError if the store refuses the client, or the rank already has a channel of this
-  /// name.
-  ControlChannel(const TcpStoreAddress& address, const std::string& name, int rank, int size,
+  /// Connects rank `rank` of `size` to the bootstrap at `address`. Channels with different names are independent. If
+  /// this process dies, the other ranks are told. Throws CommError if there is no answer within `timeout`, which also
+  /// applies to later waits, and UsageError if the bootstrap does not admit this process, expects another number of
+  /// ranks, or has had a channel of this rank and name before.
+  ControlChannel(const RankAddress& address, const std::string& name, int rank, int size,
                  std::chrono::duration<double> timeout);
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
   std::chrono::duration<double> timeout() const { return timeout_; }
-  /// Sends `text` to rank `to` under `key`, which must not contain a newline. Does not wait.
+  /// Returns the address of this machine in the network in which rank 0 is.
+  std::string local_host() const { return local_address(socket_).host; }
+  /// Sends `text`, of at most kMaxText bytes, to rank `to`, or to all others (kToAll), under `key`. Throws CommError if
+  /// the connection to rank 0 is lost.
   void post(int to, const std::string& key, const std::string& text);
+  static constexpr int kToAll = BootstrapHeader::kToAll;
   /// Removes and returns the oldest text received under `key`, or nullopt. Does not wait.
   std::optional<std::string> take(const std::string& key);
 
@@ -49,23 +53,23 @@ class ControlChannel {
 
  private:
   void listen();
-  /// Returns the key of the store's queue for a rank.
-  std::string queue_of(int rank) const;
+  /// Returns false if the connection is lost.
+  bool receive();
   void note_failure(const std::string& who);
+  std::string lost() const;
 
-  const std::string name_;
+  const RankAddress address_;
   const int rank_;
-  const int size_;
   const std::chrono::duration<double> timeout_;
-  std::mutex posting_;  // guards out_
-  TcpStore out_;
-  TcpStore in_;
+  std::mutex posting_;  // one thread at a time sends
+  TcpSocket socket_;
   std::atomic<bool> has_failed_ = false;
   std::atomic<bool> ending_ = false;
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable came_;
   std::map<std::string, std::deque<std::string>> messages_;
   std::string failure_;
+  bool has_ended_ = false;  // the listener
   std::jthread listener_;
 };
 
@@ -79,6 +83,8 @@ class ControlWait {
   /// Called while the wait is not over: returns after a moment. Throws CommError after the timeout, when a rank has
   /// failed, or when this rank has aborted.
   void poll();
+  /// Waits for a message under `key`, and returns its text.
+  std::string take(const std::string& key);
 
  private:
   ControlChannel& control_;

@@ -87,6 +87,22 @@ int milliseconds_until(TcpDeadline deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
 }
 
+/// Waits until the socket is ready. Returns false at the deadline.
+bool wait_for(const TcpSocket& socket, short events, TcpDeadline deadline) {
+  pollfd query{.fd = socket.descriptor(), .events = events, .revents = 0};
+  static_cast<void>(::poll(&query, 1, milliseconds_until(deadline)));
+  return query.revents != 0 || SteadyClock::now() < deadline;
+}
+
+/// Returns what getsockname or getpeername says.
+template <class Call>
+TcpAddress address_by(const Call& call, const TcpSocket& socket) {
+  sockaddr_in found{};
+  socklen_t size = sizeof(found);
+  call(socket.descriptor(), reinterpret_cast<sockaddr*>(&found), &size);
+  return {text_of(reinterpret_cast<const sockaddr*>(&found)), ntohs(found.sin_port)};
+}
+
 void set_option(const TcpSocket& socket, int level, int name) {
   const int on = 1;
   static_cast<void>(::setsockopt(socket.descriptor(), level, name, &on, sizeof(on)));
@@ -143,20 +159,29 @@ TcpSocket::~TcpSocket() {
 
 void TcpSocket::shut_down() const { ::shutdown(descriptor_, SHUT_RDWR); }
 
+std::ptrdiff_t TcpSocket::send_some(const void* data, std::size_t bytes) const {
+  const ssize_t sent = ::send(descriptor_, data, bytes, MSG_DONTWAIT | system::kNoSignal);
+  return sent < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : sent;
+}
+
+std::ptrdiff_t TcpSocket::receive_some(void* data, std::size_t bytes) const {
+  const ssize_t received = ::recv(descriptor_, data, bytes, MSG_DONTWAIT);
+  if (received == 0 && bytes > 0) {
+    return -1;
+  }
+  return received < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : received;
+}
+
 bool TcpSocket::send(const void* data, std::size_t bytes, std::chrono::duration<double> longest) const {
   const auto* next = static_cast<const std::byte*>(data);
   const TcpDeadline deadline = deadline_after(longest);
   while (bytes > 0) {
-    const ssize_t sent = ::send(descriptor_, next, bytes, system::kNoSignal);
-    if (sent >= 0) {
-      next += sent;
-      bytes -= static_cast<std::size_t>(sent);
-    } else if (errno == EAGAIN && SteadyClock::now() < deadline) {
-      pollfd query{.fd = descriptor_, .events = POLLOUT, .revents = 0};
-      static_cast<void>(::poll(&query, 1, milliseconds_until(deadline)));
-    } else if (errno != EINTR) {
+    const std::ptrdiff_t sent = send_some(next, bytes);
+    if (sent < 0 || (sent == 0 && !wait_for(*this, POLLOUT, deadline))) {
       return false;
     }
+    next += sent;
+    bytes -= static_cast<std::size_t>(sent);
   }
   return true;
 }
@@ -164,27 +189,17 @@ bool TcpSocket::send(const void* data, std::size_t bytes, std::chrono::duration<
 TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline deadline) const {
   auto* next = static_cast<std::byte*>(data);
   while (bytes > 0) {
-    const ssize_t came = ::recv(descriptor_, next, bytes, MSG_DONTWAIT);
-    if (came > 0) {
-      next += came;
-      bytes -= static_cast<std::size_t>(came);
-      continue;
-    }
-    if (came == 0 || (errno != EAGAIN && errno != EINTR)) {
+    const std::ptrdiff_t received = receive_some(next, bytes);
+    if (received < 0) {
       return Outcome::lost;
     }
-    if (SteadyClock::now() >= deadline) {
+    if (received == 0 && !wait_for(*this, POLLIN, deadline)) {
       return Outcome::late;
     }
-    wait_readable(deadline);
+    next += received;
+    bytes -= static_cast<std::size_t>(received);
   }
   return Outcome::done;
-}
-
-void TcpSocket::wait_readable(TcpDeadline deadline) const {
-  pollfd query{.fd = descriptor_, .events = POLLIN, .revents = 0};
-  while (::poll(&query, 1, milliseconds_until(deadline)) < 0 && errno == EINTR) {
-  }
 }
 
 TcpSocket listen_at(const TcpAddress& address) {
@@ -210,12 +225,11 @@ TcpSocket listen_at(const TcpAddress& address) {
   return socket;
 }
 
-int port_of(const TcpSocket& listening) {
-  sockaddr_in at{};
-  socklen_t size = sizeof(at);
-  ::getsockname(listening.descriptor(), reinterpret_cast<sockaddr*>(&at), &size);
-  return ntohs(at.sin_port);
-}
+TcpAddress local_address(const TcpSocket& socket) { return address_by(::getsockname, socket); }
+
+TcpAddress remote_address(const TcpSocket& socket) { return address_by(::getpeername, socket); }
+
+void set_no_delay(const TcpSocket& socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY); }
 
 TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
   const auto began = SteadyClock::now();
@@ -224,7 +238,7 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
     TcpSocket socket = open_socket();
     const int error = try_to_connect(socket, to, deadline);
     if (error == 0) {
-      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // sends short messages without delay
+      set_no_delay(socket);
       return socket;
     }
     throw_if<CommError>(SteadyClock::now() + kBetweenAttempts > deadline,

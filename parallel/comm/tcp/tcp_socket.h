@@ -45,8 +45,11 @@ class TcpSocket {
   enum class Outcome { done, lost, late };
   /// Waits for all of `bytes`.
   Outcome receive(void* data, std::size_t bytes, TcpDeadline deadline) const;
-  /// Waits until receive() would not wait for a byte, or until the deadline.
-  void wait_readable(TcpDeadline deadline) const;
+
+  // Without waiting: these return the number of bytes, 0 if the call would have to wait, or -1 if the connection is
+  // lost.
+  std::ptrdiff_t send_some(const void* data, std::size_t bytes) const;
+  std::ptrdiff_t receive_some(void* data, std::size_t bytes) const;
 
  private:
   int descriptor_;
@@ -55,7 +58,13 @@ class TcpSocket {
 /// Listens only at `address`; port 0 means any free port. Throws UsageError if the port is taken, or if the host is not
 /// this machine.
 TcpSocket listen_at(const TcpAddress& address);
-int port_of(const TcpSocket& listening);
+
+/// Returns this end's address.
+TcpAddress local_address(const TcpSocket& socket);
+/// Returns the other end's address, as far as it is known.
+TcpAddress remote_address(const TcpSocket& socket);
+/// Makes short messages leave at once.
+void set_no_delay(const TcpSocket& socket);
 
 /// Connects, and retries while no server is listening. Throws CommError at the deadline, and UsageError if the host has
 /// no address.

@@ -1,4 +1,4 @@
-#include "parallel/launch/tcp_store_token.h"
+#include "parallel/launch/run_token.h"
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "core/base/throw_if.h"
-#include "parallel/comm/tcp/tcp_store_message.h"
+#include "parallel/comm/tcp/admission.h"
 
 namespace stagecoach {
 namespace {
@@ -20,9 +20,9 @@ constexpr std::size_t kMinBytes = 16;
 constexpr const char* kTokenAdvice = "set the same STAGECOACH_TOKEN for all ranks, such as $(openssl rand -hex 16)";
 
 std::string checked(std::string token, const std::string& source) {
-  throw_if<UsageError>(token.size() < kMinBytes || token.size() > TcpStoreHello::kMaxBytes,
-                       "{}: expected a secret of {} to {} bytes, got {}; {}", source, kMinBytes,
-                       TcpStoreHello::kMaxBytes, token.size(), kTokenAdvice);
+  throw_if<UsageError>(token.size() < kMinBytes || token.size() > TcpHello::kMaxToken,
+                       "{}: expected a secret of {} to {} bytes, got {}; {}", source, kMinBytes, TcpHello::kMaxToken,
+                       token.size(), kTokenAdvice);
   return token;
 }
 
@@ -74,7 +74,7 @@ std::string read_file(const std::string& path) {
   if (!file) {
     fail_with("read", path, errno);
   }
-  std::string token(TcpStoreHello::kMaxBytes + 1, '\0');
+  std::string token(TcpHello::kMaxToken + 1, '\0');
   file.read(token.data(), static_cast<std::streamsize>(token.size()));
   token.resize(static_cast<std::size_t>(file.gcount()));
   return token;
@@ -82,7 +82,7 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-std::string store_token(Environment get) {
+std::string run_token(Environment get) {
   if (const char* token = get("STAGECOACH_TOKEN"); token != nullptr) {
     return checked(token, "STAGECOACH_TOKEN");
   }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The secret that the ranks of a run share: the store refuses any other client. The token is sent unencrypted, so it
+/// The secret that the ranks of a run share: they admit no other client. The token is sent unencrypted, so it
 /// does not protect against anyone who can read the network traffic.
 
 #include <string>
@@ -13,7 +13,7 @@ namespace stagecoach {
 /// the contents of ~/.stagecoach_token, which only this user can read; the first process that needs the file writes it.
 /// Throws UsageError for a token of fewer than 16 or more than 256 bytes, and for a file that other users can read or
 /// that cannot be written.
-std::string store_token(Environment get = process_environment);
+std::string run_token(Environment get = process_environment);
 
 /// Returns 128 random bits as hexadecimal digits.
 std::string random_token();
