@@ -35,6 +35,7 @@ END
 }
 
 if [[ ! -e $toolkit ]]; then
+  mkdir -p build  # not there yet in a fresh clone
   work=$(mktemp -d -p build)
   work=$PWD/$work
   trap 'rm -rf "$work"' EXIT
