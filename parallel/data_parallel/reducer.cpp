@@ -86,8 +86,7 @@ void Reducer::begin(Sync sync, std::span<const Tensor> outputs) {
     }
   }
   running_ = sync;
-  times_.begin = comm_.clock().now();
-  work_begin_ = times_.begin - comm_.clock().waited();
+  work_begin_ = comm_.clock().now() - comm_.clock().waited();
   buckets_.start();
   mark_unused(outputs);
 }
@@ -167,7 +166,6 @@ void Reducer::finish() {
   STAGECOACH_CHECK(running_ == Sync::yes || (running_ == Sync::no && has_ready),
                    "reducer: finish() was called without begin(Sync::yes)");
   const NoGrad no_grad;
-  times_.end = comm_.clock().now();
   require_all_ready();
   times_.reductions = buckets_.wait();
   std::vector<double> uses(parameters_.size(), 1);  // the number of ranks that used each parameter

@@ -59,12 +59,10 @@ class Reducer {
   /// ones and those that find_unused found.
   void finish();
 
-  /// The times of the last backward with Sync::yes, on the rank's clock.
+  /// The times of the last backward with Sync::yes.
   struct Times {
-    double begin = 0;                          ///< start of the backward
-    double end = 0;                            ///< end of the backward
     std::vector<double> arrivals;              ///< seconds of work before the gradient of each parameter
-    std::vector<CommThread::Span> reductions;  ///< per bucket; see Buckets::wait
+    std::vector<CommThread::Span> reductions;  ///< per bucket, on the rank's clock; see Buckets::wait
   };
   const Times& times() const { return times_; }
   /// Returns the parameters that are reduced, each once.
