@@ -15,81 +15,55 @@
 #include "chapters/common/run.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/throw_if.h"
-#include "core/ops.h"
-#include "parallel/pipeline/action_log.h"
-#include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/stage_messages.h"
 
 namespace stagecoach {
 namespace {
 
-enum Tag { kActivations, kGradients };  // what a message contains
-constexpr int kWholeBatch = 0;          // the number of the only micro-batch
-
-/// A rank with the stage that it holds; the stages before and after are on the ranks before and after.
-struct StageWorker {
-  Rank& rank;
-  const Plan& plan;
-  Stage stage;
-  ActionLog log;  // how long forwards, backwards and updates take, for the predictions
-
-  bool is_first() const { return rank.index == 0; }
-  bool is_last() const { return rank.index + 1 == rank.world; }
-  /// [images, …]: what enters stage `number`.
-  Shape input_shape(int number, std::int64_t images) const {
-    return plan.shapes[static_cast<std::size_t>(number)].with(0, images);
-  }
-};
+constexpr int kWholeBatch = 0;  // the number of the only micro-batch
 
 /// Runs a batch forward through this rank's stage, which keeps the autograd graph for the backward. The last rank adds
-/// the loss and the number of correct predictions to `sums`. A batch is one micro-batch here, hence [0]; the loader has
-/// put its images on the first rank's device and its labels on the last one's.
-void forward(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
-  const int me = worker.rank.index;  // the number of this rank, and of its stage
-  const ActionLog::Scope timed(worker.log, {Operation::forward, me, kWholeBatch});  // less what comm waited
-  Communicator& comm = worker.rank.comm;
-
+/// the loss and the number of correct predictions to `sums`. The loader has put the batch's images on the first rank's
+/// device and its labels on the last one's; activations are messages.
+void forward(Stage& stage, StageMessages& messages, const MicroBatches& batch, EpochSums& sums) {
   // Images enter at the first rank, and need no gradient. The others receive the activations of the rank before them.
-  const bool x_needs_grad = !worker.is_first();
-  const Tensor x = worker.is_first()
-                       ? normalize(batch.images[0])  // bytes to floats from -1 to 1
-                       : comm.receive(worker.input_shape(me, batch.global_size), DType::float32, me - 1, kActivations);
-  if (worker.is_last()) {
+  const bool x_needs_grad = !messages.is_first();
+  const Tensor x = messages.is_first() ? batch.input(kWholeBatch)                // [N, 3, H, W]
+                                       : messages.receive_forward(kWholeBatch);  // [N, …]
+  if (messages.is_last()) {
     Tensor logits;
-    const Tensor loss_sum = worker.stage.forward_with_loss(kWholeBatch, x, batch.labels[0], x_needs_grad, &logits);
-    sums.add(loss_sum, logits, batch.labels[0]);
+    const Tensor loss_sum =
+        stage.forward_with_loss(kWholeBatch, x, batch.target(kWholeBatch), x_needs_grad, &logits);  // []
+    sums.add(loss_sum, logits, batch.target(kWholeBatch));
   } else {
-    const Tensor y = worker.stage.forward(kWholeBatch, x, x_needs_grad);
-    worker.log.note_message(me, y.bytes(), me + 1);  // for the predictions; the gradient is as large
-    comm.send(y, me + 1, kActivations);              // waits until the next rank has it
+    messages.send_forward(kWholeBatch, stage.forward(kWholeBatch, x, x_needs_grad));
+    messages.wait_for_sends();  // until the next rank has the activations
   }
 }
 
 /// Sends the gradient of a batch back through this rank's stage, along the graph that forward() kept in it. The stage
 /// adds to the gradients of its parameters, and returns the gradient of its input.
-void backward(StageWorker& worker, const MicroBatches& batch) {
-  const int me = worker.rank.index;
-  const ActionLog::Scope timed(worker.log, {Operation::backward, me, kWholeBatch});
-  Communicator& comm = worker.rank.comm;
-
+void backward(Stage& stage, StageMessages& messages, const MicroBatches& batch) {
   // The loss is the mean over the N images of the batch, but forward_with_loss returned their sum: hence 1 / N.
   const double share = 1.0 / static_cast<double>(batch.global_size);
-  const Tensor grad = worker.is_last() ? Tensor::full({}, share, DType::float32, comm.device())
-                                       : comm.receive(worker.input_shape(me + 1, batch.global_size), DType::float32,
-                                                      me + 1, kGradients);
-  const Tensor grad_x = worker.stage.backward(kWholeBatch, grad);
-  if (!worker.is_first()) {
-    comm.send(grad_x, me - 1, kGradients);
+  const Tensor grad = messages.is_last() ? Tensor::full({}, share, DType::float32, batch.labels[0].device())
+                                         : messages.receive_backward(kWholeBatch);  // as large as the activations
+  const Tensor grad_x = stage.backward(kWholeBatch, grad);
+  if (!messages.is_first()) {
+    messages.send_backward(kWholeBatch, grad_x);
+    messages.wait_for_sends();
   }
 }
 
 /// Tests the model, with forwards only. No gradient comes back: a rank goes on once the next one has its output.
-void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
+void evaluate(Pipeline& pipeline, const Plan& plan, Communicator& comm, Epoch& epoch, MicroBatchLoader& loader) {
   const NoGrad no_grad;  // nothing is kept for a backward
-  worker.stage.layers().train(false);
+  pipeline.train(false);
   for (const MicroBatches& batch : epoch.test_batches(loader)) {
-    forward(worker, batch, epoch.test_sums());
+    StageMessages messages(comm, plan.shapes, batch.sizes);
+    forward(pipeline.stage(comm.rank()), messages, batch, epoch.test_sums());
   }
-  worker.stage.layers().train(true);
+  pipeline.train(true);
 }
 
 /// Trains on one rank. The plan says which layers the rank holds.
@@ -97,23 +71,25 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   // Prints, measures and saves; on SIGINT all ranks finish the same step, save and exit. The role, the same on all
   // ranks, says which layers each rank saves, and that the last rank has the losses.
   Run run(settings, rank.comm, role_of(plan));
-  const auto stages = make_stages(settings.training, plan, data.train, rank);  // layers by stage; only this rank's
+  const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: one on this rank
   const auto layers = stages.at(rank.index);
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(data, *layers, *optimizer);  // --resume: loads both; after each epoch, saves both to --out
-  StageWorker worker{rank, plan, make_stage(settings, layers), ActionLog(rank.comm, rank.world)};  // a stage per rank
+  Pipeline pipeline =
+      make_pipeline(settings, plan, stages, rank.comm);  // the rank's stage, and how long its work takes
   // For metrics.jsonl and trace.json: how long the steps should have taken, given the measured times of all ranks.
-  run.predict_with(make_predictor(plan, worker.log));
+  run.predict_with(make_predictor(plan, pipeline.log()));
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
-      forward(worker, batch, epoch.train_sums());
-      backward(worker, batch);
-      update(worker.log, *optimizer);  // this rank's layers: the optimizer's step, then zero_grad
+      StageMessages messages(rank.comm, plan.shapes, batch.sizes);  // to and from the ranks before and after this one
+      forward(pipeline.stage(rank.index), messages, batch, epoch.train_sums());
+      backward(pipeline.stage(rank.index), messages, batch);
+      pipeline.update(*optimizer);  // this rank's layers: the optimizer's step, then zero_grad
     }
-    evaluate(worker, epoch, test_loader);
+    evaluate(pipeline, plan, rank.comm, epoch, test_loader);
   }
 }
 

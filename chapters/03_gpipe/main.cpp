@@ -17,47 +17,29 @@
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
-#include "core/ops.h"
+#include "parallel/pipeline/stage_messages.h"
 
 namespace stagecoach {
 namespace {
 
 /// GPipe by hand: the forwards and backwards of a batch on this rank. They add to the gradients of its parameters; the
-/// update is train_rank's. Of `pipeline` it uses the rank's stage and the log, not the table of actions.
-void forward_backward_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, Communicator& comm,
+/// update is train_rank's.
+void forward_backward_by_hand(Stage& stage, const Plan& plan, const MicroBatches& batch, Communicator& comm,
                               EpochSums& sums) {
-  const int me = comm.rank();  // the number of this rank, and of its stage
-  const bool first = me == 0;
-  const bool last = me + 1 == comm.size();
-  const bool x_needs_grad = !first;  // images need no gradient
-  const int m = static_cast<int>(batch.sizes.size());
-  Stage& stage = pipeline.stage(me);
-  std::vector<PendingSend> sends;
-
-  // What enters a stage for micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
-  const auto shape = [&](int entered, int i) {
-    return plan.shapes[static_cast<std::size_t>(entered)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
-  };
-  // Each message has a tag of its own, so that none is mistaken for another.
-  const auto forward_tag = [](int i) { return 2 * i; };
-  const auto backward_tag = [](int i) { return 2 * i + 1; };
+  StageMessages messages(comm, plan.shapes, batch.sizes);  // to and from the ranks before and after this one
+  const bool x_needs_grad = !messages.is_first();          // images need no gradient
 
   // All forwards. A send does not wait: the next micro-batch starts while the output of this one is still being sent.
-  // The stage keeps each micro-batch's graph under its number, for the backward. normalize() makes floats from -1 to 1
-  // out of the bytes of images.
-  for (int i = 0; i < m; ++i) {
-    const ActionLog::Scope timed(pipeline.log(), {Operation::forward, me, i});  // less what comm waited
-    const auto number = static_cast<std::size_t>(i);
-    const Tensor x =
-        first ? normalize(batch.images[number]) : comm.receive(shape(me, i), DType::float32, me - 1, forward_tag(i));
-    if (last) {
+  // The stage keeps each micro-batch's graph under its number, for the backward.
+  for (int i = 0; i < batch.count(); ++i) {
+    const Tensor x = messages.is_first() ? batch.input(i)                // [n, 3, H, W]
+                                         : messages.receive_forward(i);  // [n, …]
+    if (messages.is_last()) {
       Tensor logits;
-      const Tensor loss_sum = stage.forward_with_loss(i, x, batch.labels[number], x_needs_grad, &logits);
-      sums.add(loss_sum, logits, batch.labels[number]);
+      const Tensor loss_sum = stage.forward_with_loss(i, x, batch.target(i), x_needs_grad, &logits);  // []
+      sums.add(loss_sum, logits, batch.target(i));
     } else {
-      const Tensor y = stage.forward(i, x, x_needs_grad);
-      pipeline.log().note_message(me, y.bytes(), me + 1);  // for the predictions; the gradient is as large
-      sends.push_back(comm.send_async(y, me + 1, forward_tag(i)));
+      messages.send_forward(i, stage.forward(i, x, x_needs_grad));
     }
   }
 
@@ -65,17 +47,14 @@ void forward_backward_by_hand(Pipeline& pipeline, const Plan& plan, const MicroB
   // on the order, and this is the order of one device. As in chapter 1, losses are summed, and each image weighs 1 / N,
   // where N is the size of the whole batch.
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
-  for (int i = 0; i < m; ++i) {
-    const ActionLog::Scope timed(pipeline.log(), {Operation::backward, me, i});
-    const Tensor grad = last ? share : comm.receive(shape(me + 1, i), DType::float32, me + 1, backward_tag(i));
+  for (int i = 0; i < batch.count(); ++i) {
+    const Tensor grad = messages.is_last() ? share : messages.receive_backward(i);
     const Tensor grad_x = stage.backward(i, grad);
-    if (!first) {
-      sends.push_back(comm.send_async(grad_x, me - 1, backward_tag(i)));
+    if (!messages.is_first()) {
+      messages.send_backward(i, grad_x);
     }
   }
-  for (const PendingSend& send : sends) {
-    send.wait();
-  }
+  messages.wait_for_sends();
 }
 
 /// Trains on one rank, as in chapter 2.
@@ -95,11 +74,11 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
-        forward_backward_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
+        forward_backward_by_hand(pipeline.stage(rank.index), plan, batch, rank.comm, epoch.train_sums());
       } else {
         forward_backward(pipeline, plan, batch, epoch.train_sums());  // from the plan's table: --explain prints it
       }
-      update(pipeline.log(), *optimizer);  // this rank's layers: the optimizer's step, then zero_grad
+      pipeline.update(*optimizer);  // this rank's layers: the optimizer's step, then zero_grad
     }
     evaluate(pipeline, plan, epoch, test_loader);  // the forwards of the same table, without graphs
   }

@@ -25,8 +25,9 @@
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
-#include "core/ops.h"
 #include "parallel/data_parallel/average_gradients.h"
+#include "parallel/pipeline/action_log.h"
+#include "parallel/pipeline/stage_messages.h"
 #include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/ledger.h"
 
@@ -34,43 +35,34 @@ namespace stagecoach {
 namespace {
 
 /// 1F1B by hand: the forwards and backwards of a batch on rank r of p, which holds stage r. They add to the gradients
-/// of its parameters; train_rank updates them. Tags of messages: even for activations, odd for gradients.
+/// of its parameters; train_rank updates them.
 void forward_backward_by_hand(StageReplica& replica, const MicroBatches& batch, EpochSums& sums) {
   Communicator& comm = replica.rank.comm;
   const int r = comm.rank();
   const int p = comm.size();
-  const int m = static_cast<int>(batch.sizes.size());
-  const bool x_needs_grad = r > 0;  // images need no gradient
+  const int m = batch.count();
   Stage& stage = replica.pipeline.stage(r);
-  ActionLog& log = replica.pipeline.log();  // times and message sizes, for the predictions
-  std::vector<PendingSend> sends;
+  StageMessages messages(comm, replica.plan.shapes, batch.sizes);  // to and from the ranks before and after this one
+  const bool x_needs_grad = !messages.is_first();                  // images need no gradient
 
-  // What enters a stage with micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
-  const auto shape = [&](int entered, int i) {
-    return replica.plan.shapes[static_cast<std::size_t>(entered)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
-  };
   const auto forward = [&](int i) {
-    const ActionLog::Scope timed(log, {Operation::forward, r, i});  // less what comm waited
-    const auto number = static_cast<std::size_t>(i);
-    const Tensor x = r == 0 ? normalize(batch.images[number]) : comm.receive(shape(r, i), DType::float32, r - 1, 2 * i);
-    if (r == p - 1) {
+    const Tensor x = messages.is_first() ? batch.input(i)                // [n, 3, H, W]
+                                         : messages.receive_forward(i);  // [n, …]
+    if (messages.is_last()) {
       Tensor logits;
-      const Tensor loss_sum = stage.forward_with_loss(i, x, batch.labels[number], x_needs_grad, &logits);
-      sums.add(loss_sum, logits, batch.labels[number]);
+      const Tensor loss_sum = stage.forward_with_loss(i, x, batch.target(i), x_needs_grad, &logits);  // []
+      sums.add(loss_sum, logits, batch.target(i));
     } else {
-      const Tensor y = stage.forward(i, x, x_needs_grad);
-      log.note_message(r, y.bytes(), r + 1);
-      sends.push_back(comm.send_async(y, r + 1, 2 * i));
+      messages.send_forward(i, stage.forward(i, x, x_needs_grad));  // does not wait
     }
   };
   // 1 / N: losses are summed per micro-batch, and the batch's loss is the mean of all N images.
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
   const auto backward = [&](int i) {
-    const ActionLog::Scope timed(log, {Operation::backward, r, i});
-    const Tensor grad = r == p - 1 ? share : comm.receive(shape(r + 1, i), DType::float32, r + 1, 2 * i + 1);
+    const Tensor grad = messages.is_last() ? share : messages.receive_backward(i);
     const Tensor grad_x = stage.backward(i, grad);  // along the graph that the stage kept of forward(i)
-    if (r > 0) {
-      sends.push_back(comm.send_async(grad_x, r - 1, 2 * i + 1));
+    if (!messages.is_first()) {
+      messages.send_backward(i, grad_x);
     }
   };
 
@@ -85,9 +77,7 @@ void forward_backward_by_hand(StageReplica& replica, const MicroBatches& batch, 
   for (int i = m - warm_up; i < m; ++i) {  // the flush: no forward of the next batch fills the gaps
     backward(i);
   }
-  for (const PendingSend& send : sends) {
-    send.wait();
-  }
+  messages.wait_for_sends();
 }
 
 /// PipeDream: the epoch's remaining batches in the order of one table of actions, which drains before each update with

@@ -117,8 +117,7 @@ void print_ledger(const StreamPlan& plan) {
 /// Returns how long an epoch should have taken, from what was measured in it.
 Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
-  Costs costs = log.mean_costs();
-  costs.average = plan.reductions;
+  const Costs costs = measured_costs(plan, log);
   const ActionSeconds seconds = log.seconds();
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,

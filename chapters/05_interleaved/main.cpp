@@ -95,7 +95,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       forward_backward(pipeline, plan, batch, epoch.train_sums());  // in the order of plan.schedule, the table
-      update(pipeline.log(), *optimizer);  // this rank's layers: the optimizer's step, then zero_grad
+      pipeline.update(*optimizer);  // this rank's layers: the optimizer's step, then zero_grad
     }
     evaluate(pipeline, plan, epoch, test_loader);  // the forwards of the same table, without graphs
   }

@@ -53,7 +53,7 @@ class Pipelines final : public Strategy {
     });
   }
   void sum_gradients() override { reducer_.finish(); }
-  void update() override { stagecoach::update(pipeline_.log(), *optimizer_); }
+  void update() override { pipeline_.update(*optimizer_); }
 
   void sync_replicas() override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());

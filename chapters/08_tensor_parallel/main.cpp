@@ -102,7 +102,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       forward_backward(pipeline, plan, batch, counts ? epoch.train_sums() : uncounted,
                        [&](int stage) { reducer.reduce_accumulated(stages.at(stage)->named_parameters()); });
       reducer.finish();
-      update(pipeline.log(), *optimizer);
+      pipeline.update(*optimizer);
     }
     require_equal_replicas(layers->named_parameters(), mesh.data());  // throws unless their weights are equal
     evaluate(pipeline, plan, epoch, test_loader, counts ? nullptr : &uncounted);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chapters/common/open.h"
+#include "core/ops.h"
 #include "core/tensor.h"
 #include "datasets/device_loader.h"
 #include "datasets/shares.h"
@@ -20,6 +21,12 @@ struct MicroBatches {
   std::int64_t global_size = 0;          ///< images of the whole batch
   std::vector<Tensor> images = {};       ///< uint8 [n, 3, H, W] each, on ranks that hold the first stage
   std::vector<Tensor> labels = {};       ///< int32 [n] each, on ranks that hold the last stage
+
+  int count() const { return static_cast<int>(sizes.size()); }
+  /// Returns the images of a micro-batch as floats from -1 to 1: [n, 3, H, W].
+  Tensor input(int microbatch) const { return normalize(images[static_cast<std::size_t>(microbatch)]); }
+  /// Returns its labels: [n].
+  const Tensor& target(int microbatch) const { return labels[static_cast<std::size_t>(microbatch)]; }
 };
 
 class MicroBatchLoader {

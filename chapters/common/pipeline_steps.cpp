@@ -10,36 +10,33 @@
 namespace stagecoach {
 namespace {
 
-/// Returns the batch in the form that the pipeline takes. Images are normalised on the first stage.
+/// Returns the batch in the form that the pipeline takes.
 StepData data_of(const MicroBatches& batch) {
-  return {.input = [&batch](int i) { return normalize(batch.images[static_cast<std::size_t>(i)]); },
-          .labels = [&batch](int i) { return batch.labels[static_cast<std::size_t>(i)]; },
+  return {.input = [&batch](int i) { return batch.input(i); },
+          .labels = [&batch](int i) { return batch.target(i); },
           .samples = batch.sizes,
           .of = batch.global_size};
 }
 
 /// Runs `schedule` for a batch; for a last batch with fewer images, with fewer micro-batches.
 void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch, const Hooks& hooks) {
-  if (const auto count = static_cast<int>(batch.sizes.size()); count == schedule.microbatches) {
+  if (batch.count() == schedule.microbatches) {
     pipeline.run(schedule, data_of(batch), hooks);
   } else {
-    pipeline.run(with_fewer_microbatches(schedule, count), data_of(batch), hooks);
+    pipeline.run(with_fewer_microbatches(schedule, batch.count()), data_of(batch), hooks);
   }
 }
 
 }  // namespace
 
-Stage make_stage(const Settings& settings, const std::shared_ptr<Sequential>& layers, const ClassifierLoss& loss) {
-  const bool records = settings.world.cuda_graph && why_not_recorded(settings).empty();
-  return {layers, recompute_of(settings.pipeline), loss, records ? Stage::Record::yes : Stage::Record::no};
-}
-
 Pipeline make_pipeline(const Settings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
                        const ClassifierLoss& loss) {
+  const bool records = settings.world.cuda_graph && why_not_recorded(settings).empty();
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
-    running.emplace(number, make_stage(settings, with_bug(layers, plan.inject), loss));
+    running.emplace(number, Stage(with_bug(layers, plan.inject), plan.recompute, loss,
+                                  records ? Stage::Record::yes : Stage::Record::no));
   }
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }
@@ -47,8 +44,7 @@ Pipeline make_pipeline(const Settings& settings, const Plan& plan,
 void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
                       const std::function<void(int stage)>& reduce) {
   const Hooks hooks{
-      .see_logits = [&](int i, const Tensor& loss,
-                        const Tensor& logits) { sums.add(loss, logits, batch.labels[static_cast<std::size_t>(i)]); },
+      .see_logits = [&](int i, const Tensor& loss, const Tensor& logits) { sums.add(loss, logits, batch.target(i)); },
       .reduce =
           [&](const Action& reduction) {
             if (reduce) {
@@ -58,12 +54,6 @@ void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
   run(pipeline, plan.schedule, batch, hooks);
 }
 
-void update(ActionLog& log, Optimizer& optimizer) {
-  const ActionLog::Scope scope(log);
-  optimizer.step();
-  optimizer.zero_grad();
-}
-
 void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoader& loader, EpochSums* sums) {
   const NoGrad no_grad;  // nothing is kept for a backward
   pipeline.train(false);
@@ -71,7 +61,7 @@ void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoad
   Tensor& correct = sums == nullptr ? epoch.test_sums().correct : sums->correct;
   for (const MicroBatches& batch : epoch.test_batches(loader)) {
     const Hooks hooks{.see_logits = [&](int i, const Tensor&, const Tensor& logits) {
-      count_correct(logits, batch.labels[static_cast<std::size_t>(i)], correct);
+      count_correct(logits, batch.target(i), correct);
     }};
     run(pipeline, forwards, batch, hooks);
   }

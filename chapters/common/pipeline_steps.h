@@ -13,12 +13,8 @@
 
 namespace stagecoach {
 
-/// Returns a stage of these layers. What it keeps for its backwards depends on --recompute, and whether a GPU gets its
-/// work as CUDA graphs on --graph.
-Stage make_stage(const Settings& settings, const std::shared_ptr<Sequential>& layers,
-                 const ClassifierLoss& loss = loss_of_whole_logits);
-
-/// Returns the pipeline that runs a rank's stages.
+/// Returns the pipeline that runs a rank's stages. What they keep for their backwards depends on --recompute, and
+/// whether a GPU gets their work as CUDA graphs on --graph.
 Pipeline make_pipeline(const Settings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
                        const ClassifierLoss& loss = loss_of_whole_logits);
@@ -28,9 +24,6 @@ Pipeline make_pipeline(const Settings& settings, const Plan& plan,
 /// several pipelines; other stages of this rank may not have finished by then.
 void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
                       const std::function<void(int stage)>& reduce = {});
-
-/// Runs the optimizer's step for the rank's layers, and sets the gradients to zero. `log` records the time.
-void update(ActionLog& log, Optimizer& optimizer);
 
 /// Tests the model: the rank of the last stage counts correct predictions in `sums`; by default, the epoch's test sums.
 /// Micro-batches follow each other through the stages.

@@ -231,8 +231,7 @@ std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch) {
   return bytes;
 }
 
-Costs costs_of(const Plan& plan, std::int64_t microbatch) {
-  Costs costs = costs_of_stages(plan.profile, plan.split, plan.recompute);
+void set_messages(const Plan& plan, std::int64_t microbatch, Costs& costs) {
   costs.message.clear();
   for (const double bytes : message_bytes(plan, microbatch)) {
     const Link& link = plan.links[costs.message.size()];
@@ -241,6 +240,11 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
     costs.is_short.push_back(bytes <= kEagerBytes);
     costs.bytes.push_back(bytes);
   }
+}
+
+Costs costs_of(const Plan& plan, std::int64_t microbatch) {
+  Costs costs = costs_of_stages(plan.profile, plan.split, plan.recompute);
+  set_messages(plan, microbatch, costs);
   add_collectives(plan, costs);
   return costs;
 }

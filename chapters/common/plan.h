@@ -101,6 +101,8 @@ void place_layers(Plan& plan, const TrainingSettings& training);
 
 /// Returns the size in bytes of a message between each two consecutive stages, for `microbatch` images: [stages - 1].
 std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);
+/// Sets the costs of messages of `microbatch` images.
+void set_messages(const Plan& plan, std::int64_t microbatch, Costs& costs);
 /// Returns what the plan's stages cost according to its profile, with messages of `microbatch` images.
 Costs costs_of(const Plan& plan, std::int64_t microbatch);
 /// Returns the bytes of each stage's gradients.

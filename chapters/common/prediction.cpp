@@ -229,20 +229,23 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t 
   return prediction;
 }
 
+Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<Communicator*>& same_stages) {
+  Costs costs = log.mean_costs();
+  for (Communicator* group : same_stages) {
+    costs = slowest_of(costs, *group);
+  }
+  set_messages(plan, plan.microbatch, costs);
+  add_collectives(plan, costs);
+  return costs;
+}
+
 Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Communicator*>& same_stages) {
-  const auto measured_costs = [&plan, &log, same_stages] {
-    Costs costs = log.mean_costs();
-    for (Communicator* group : same_stages) {
-      costs = slowest_of(costs, *group);
-    }
-    add_collectives(plan, costs);  // the time of their messages, which the measured times do not contain
-    return costs;
-  };
+  const auto costs = [&plan, &log, same_stages] { return measured_costs(plan, log, same_stages); };
   return {.start_epoch = [&log] { log.clear(); },
-          .time = [&plan, measured_costs](std::int64_t steps) { return predicted_time(plan, measured_costs(), steps); },
-          .timeline = [&plan, measured_costs]() -> std::optional<TracePrediction> {
-            const Costs costs = measured_costs();
-            return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, costs, plan.pipelines))
+          .time = [&plan, costs](std::int64_t steps) { return predicted_time(plan, costs(), steps); },
+          .timeline = [&plan, costs]() -> std::optional<TracePrediction> {
+            const Costs measured = costs();
+            return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, measured, plan.pipelines))
                                           : std::nullopt;
           }};
 }

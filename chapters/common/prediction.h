@@ -30,8 +30,13 @@ bool measures_actions(const Plan& plan);
 /// and wait for the slowest. All of them call it.
 Costs slowest_of(Costs measured, Communicator& group);
 
-/// Returns what predicts a run of the plan from the mean costs in `log`, which each epoch clears. The ranks of each of
-/// `same_stages` compute the same stages. The arguments must outlive the run's epochs.
+/// Returns the plan's costs: the mean of what all ranks have measured in `log`, and the time of messages and
+/// collectives, which the measured times do not contain. The ranks of each of `same_stages` compute the same stages.
+/// All ranks call it together.
+Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<Communicator*>& same_stages = {});
+
+/// Returns what predicts a run of the plan from measured_costs(). Each epoch clears the log. The arguments must outlive
+/// the run's epochs.
 Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Communicator*>& same_stages = {});
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json (with the sizes `message_bytes`)

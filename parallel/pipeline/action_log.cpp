@@ -2,40 +2,23 @@
 
 #include <algorithm>
 
-#include "parallel/comm/link_direction.h"
-
 namespace stagecoach {
 namespace {
 
 constexpr std::size_t kComputations = 4;  // forward, backward and its two parts; updates are counted by rank
-constexpr std::size_t kMessages = 3;      // their bytes, seconds, and seconds for which they occupy a link
-constexpr std::size_t kOfStage = kComputations + kMessages;
 
 }  // namespace
 
 ActionLog::ActionLog(Communicator& comm, int stages)
     : comm_(comm),
       stages_(stages),
-      sums_(static_cast<std::size_t>(stages) * kOfStage + static_cast<std::size_t>(comm.size())) {}
+      sums_(static_cast<std::size_t>(stages) * kComputations + static_cast<std::size_t>(comm.size())) {}
 
 std::size_t ActionLog::slot_of(const Action& action) const {
   if (!is_computation(action.operation)) {
-    return static_cast<std::size_t>(stages_) * kOfStage + static_cast<std::size_t>(comm_.rank());
+    return static_cast<std::size_t>(stages_) * kComputations + static_cast<std::size_t>(comm_.rank());
   }
   return static_cast<std::size_t>(action.stage) * kComputations + static_cast<std::size_t>(action.operation);
-}
-
-std::size_t ActionLog::slot_of_messages(int stage) const {
-  return static_cast<std::size_t>(stages_) * kComputations + static_cast<std::size_t>(stage) * kMessages;
-}
-
-void ActionLog::note_message(int stage, std::size_t bytes, int to) {
-  const Link& link = comm_.link_to(to);
-  const auto size = static_cast<double>(bytes);
-  std::size_t slot = slot_of_messages(stage);
-  for (const double number : {size, link.seconds(size), link.transfer_seconds(size)}) {
-    sums_[slot++].add(number);
-  }
 }
 
 ActionSeconds ActionLog::seconds() const {
@@ -72,21 +55,15 @@ Costs ActionLog::mean_costs() const {
 
   const auto stages = static_cast<std::size_t>(stages_);
   Costs costs;
+  std::size_t slot = 0;
   for (std::size_t s = 0; s < stages; ++s) {
-    std::size_t slot = s * kComputations;
     for (auto* of_operation : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
       of_operation->push_back(mean(slot++));
     }
-    if (s + 1 < stages) {
-      const std::size_t messages = slot_of_messages(static_cast<int>(s));
-      costs.bytes.push_back(mean(messages));
-      costs.is_short.push_back(costs.bytes.back() <= kEagerBytes);
-      costs.message.push_back(mean(messages + 1));
-      costs.transfer.push_back(mean(messages + 2));
-    }
   }
-  for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) {
-    costs.update.push_back(mean(stages * kOfStage + r));
+  costs.message.assign(stages - 1, 0);
+  while (slot < sums_.size()) {
+    costs.update.push_back(mean(slot++));
   }
   return costs;
 }
@@ -103,7 +80,9 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
       sum_(log.sums_[log.slot_of(action)]),
       counts_(action.operation == Operation::reduce_grad ? 0 : 1),
       counts_stragglers_(is_computation(action.operation)),
-      began_(worked()) {}
+      began_(worked()) {
+  log_.is_timing_ = true;
+}
 
 double ActionLog::Scope::worked() const {
   Clock& clock = log_.comm_.clock();

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Measures how long a rank's actions take and how large its messages are. From these measurements `simulate`
-/// calculates how long the training should have taken.
+/// Measures how long a rank's actions take. From these measurements `simulate` calculates how long the training should
+/// have taken.
 
 #include <cstddef>
 #include <vector>
@@ -26,17 +26,16 @@ class ActionLog {
 
   /// Times an action, or the update at the end of a step, until the end of the scope. Errors and the trace name it.
   class Scope;
-  /// Records that the rank sends a micro-batch's activations, `bytes` in size, from stage `stage` to the next, on rank
-  /// `to`.
-  void note_message(int stage, std::size_t bytes, int to);
+  /// Returns whether such a scope is open.
+  bool is_timing() const { return is_timing_; }
 
   /// Returns the seconds of each computation, reduction and update of each rank, in that rank's order: [ranks][all
   /// actions except messages]. All ranks call it together and get the same result.
   ActionSeconds seconds() const;
   /// Clears the log.
   void clear();
-  /// Returns the mean costs, in seconds, of each stage's actions and messages and of each rank's updates. What did not
-  /// happen costs nothing. All ranks call it together and get the same result.
+  /// Returns the mean costs, in seconds, of each stage's computations and of each rank's updates. What did not happen
+  /// costs nothing, and messages take no time. All ranks call it together and get the same result.
   Costs mean_costs() const;
 
  private:
@@ -46,7 +45,6 @@ class ActionLog {
     void add(double amount, double counts = 1) { total += amount, count += counts; }
   };
   std::size_t slot_of(const Action& action) const;
-  std::size_t slot_of_messages(int stage) const;
   void add(Sum& sum, double seconds, double counts) {
     sum.add(seconds, counts);
     seconds_.push_back(seconds);
@@ -54,8 +52,9 @@ class ActionLog {
 
   Communicator& comm_;
   int stages_;
+  bool is_timing_ = false;
   std::vector<double> seconds_;  // of all computations, reductions and updates
-  std::vector<Sum> sums_;        // each stage's four operations; each stage's messages; each rank's updates
+  std::vector<Sum> sums_;        // each stage's four operations; each rank's updates
 };
 
 class ActionLog::Scope {
@@ -63,7 +62,10 @@ class ActionLog::Scope {
   Scope(ActionLog& log, const Action& action);
   /// Times the update at the end of a step.
   explicit Scope(ActionLog& log) : Scope(log, {Operation::update, Activity::kNone, 0}) {}
-  ~Scope() { log_.add(sum_, worked() - began_, counts_); }
+  ~Scope() {
+    log_.add(sum_, worked() - began_, counts_);
+    log_.is_timing_ = false;
+  }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 

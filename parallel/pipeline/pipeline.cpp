@@ -28,6 +28,9 @@ Pipeline::Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Pla
                      "pipeline: expected this rank's stages only, got stage {} of rank {} on rank {}", s,
                      placement_.rank_of(s, 0), comm.rank());
   }
+  for (auto& [number, stage] : stages_) {
+    stage.log_to(log_, number);
+  }
 }
 
 const Pipeline::Perform Pipeline::kPerform[kOperations] = {
@@ -35,7 +38,7 @@ const Pipeline::Perform Pipeline::kPerform[kOperations] = {
     &Pipeline::backward,         // B
     &Pipeline::backward,         // I
     &Pipeline::backward_weight,  // W
-    &Pipeline::update,           // U
+    &Pipeline::perform_update,   // U
     &Pipeline::send,             // SEND_F
     &Pipeline::receive,          // RECV_F
     &Pipeline::send,             // SEND_B
@@ -101,7 +104,7 @@ void Pipeline::train(bool on) {
   }
 }
 
-/// Runs `body` on the action's stage and times it.
+/// Runs `body`, which computes and waits for messages, on the action's stage, and times it.
 template <class Body>
 void Pipeline::work(const Action& action, const Body& body) {
   const ActionLog::Scope scope(log_, action);
@@ -144,11 +147,19 @@ void Pipeline::backward_weight(const Action& action) {
   work(action, [&](Stage& stage) { stage.backward_weight(action.microbatch); });
 }
 
-void Pipeline::update(const Action& action) {
-  throw Error(
-      fmt::format("pipeline: expected an action other than an update, got {}; let the program update the weights "
-                  "itself, between calls of perform()",
-                  to_string(action)));
+void Pipeline::perform_update(const Action& action) {
+  STAGECOACH_CHECK(hooks_.update != nullptr,
+                   "pipeline: expected an action other than an update, got {}; give Hooks::update, which updates the "
+                   "weights",
+                   to_string(action));
+  const ActionLog::Scope scope(log_, action);
+  hooks_.update(action);
+}
+
+void Pipeline::update(Optimizer& optimizer) {
+  const ActionLog::Scope scope(log_);
+  optimizer.step();
+  optimizer.zero_grad();
 }
 
 void Pipeline::reduce(const Action& action) {
@@ -172,9 +183,6 @@ void Pipeline::send(const Action& action) {
   const Activity activity("send", action.stage, action.microbatch);
   const Span span("send", "message", [&] { return to_string(action); });
   const int to = placement_.rank_of(receive.stage, receive.microbatch);
-  if (goes_forward) {
-    log_.note_message(action.stage, result.mapped().bytes(), to);
-  }
   sends_.push_back(comm_.send_async(result.mapped(), to, label));
   if (sends_wait_) {
     sends_.back().wait();

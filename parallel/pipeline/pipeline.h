@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// Runs a lowered schedule on a rank through one table from operation to function, the same for every schedule. It
-/// sends and receives what the schedule lists, and nothing else.
+/// sends and receives what the schedule lists, and nothing else. Its stages and it time what they do (ActionLog).
 
 #include <cstdint>
 #include <deque>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "nn/optimizer.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/pipeline/action_log.h"
 #include "parallel/pipeline/stage.h"
@@ -37,6 +38,8 @@ struct Hooks {
   std::function<void(int microbatch, const Tensor& loss, const Tensor& logits)> see_logits = {};
   /// Performs a reduction. Without it gradients are those of this pipeline alone.
   std::function<void(const Action& reduction)> reduce = {};
+  /// Performs an update. Without it the schedule must list none.
+  std::function<void(const Action& update)> update = {};
 };
 
 class Pipeline {
@@ -44,21 +47,27 @@ class Pipeline {
   /// `stages` are the stages of this rank, by number. `entering` is the input shape of each stage of the whole pipeline
   /// for one sample, [1, …] (see shapes_entering in split.h). `placement` says which ranks of `comm` run which stage.
   Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm);
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
 
   /// Performs all actions of this rank. The loss is the mean over all samples of a batch, however it is split into
   /// micro-batches. Gradients are accumulated in the parameters, always in the order of the micro-batches (see
-  /// gradient_order.h). The schedule must be legal (see check) and list no updates. Throws Error for a schedule that is
+  /// gradient_order.h). The schedule must be legal (see check). Throws Error for a schedule that is
   /// not lowered, or whose stages, ranks or number of micro-batches do not match; CommError when another rank fails.
   void run(const Schedule& schedule, StepData data, Hooks hooks = {});
 
-  // The same, action by action, for a program that does something of its own between actions, such as updates.
+  // The same, action by action, for a program that does something of its own between actions.
   /// Begins a run. Throws as `run` does.
   void begin(const Schedule& schedule, StepData data, Hooks hooks = {});
-  /// Performs the next action of this rank, which must not be an update. A micro-batch may be skipped if all ranks skip
+  /// Performs the next action of this rank. A micro-batch may be skipped if all ranks skip
   /// all its actions, including messages. Throws CommError when another rank fails.
   void perform(const Action& action);
   /// Waits until all sends have completed.
   void finish();
+
+  /// Runs the optimizer's step, and sets the gradients to zero: the update at the end of a step whose schedule lists
+  /// none.
+  void update(Optimizer& optimizer);
 
   /// Switches all stages of this rank to training (the default) or evaluation.
   void train(bool on);
@@ -76,7 +85,7 @@ class Pipeline {
   void forward(const Action& action);
   void backward(const Action& action);
   void backward_weight(const Action& action);
-  void update(const Action& action);
+  void perform_update(const Action& action);
   void send(const Action& action);
   void receive(const Action& action);
   void reduce(const Action& action);

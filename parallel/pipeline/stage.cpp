@@ -3,12 +3,19 @@
 #include "core/base/error.h"
 #include "core/ops.h"
 #include "nn/running_statistics.h"
+#include "parallel/pipeline/action_log.h"
 
 namespace stagecoach {
 namespace {
 
 /// Returns whether there is anything to compute in the backward: not in a first stage without parameters.
 bool has_gradients(const Tensor& x, const Tensor& output) { return x.requires_grad() || !output.is_leaf(); }
+
+/// Times an action until the result is destroyed, if there is a log and the caller does not time it already.
+std::optional<ActionLog::Scope> timed(ActionLog* log, const Action& action) {
+  return log == nullptr || log->is_timing() ? std::nullopt
+                                            : std::optional<ActionLog::Scope>(std::in_place, *log, action);
+}
 
 }  // namespace
 
@@ -18,6 +25,11 @@ Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute, Classifier
       loss_(std::move(loss)),
       passes_(record == Record::yes && recompute == Recompute::no ? std::make_unique<RecordedPasses>(*layers_)
                                                                   : nullptr) {}
+
+void Stage::log_to(ActionLog& log, int number) {
+  log_ = &log;
+  number_ = number;
+}
 
 Tensor Stage::run(Flight& flight, Tensor* logits) {
   const Tensor y = layers_->forward(flight.x);
@@ -42,6 +54,7 @@ Tensor Stage::run_recorded(Flight& flight, Tensor* logits) {
 }
 
 Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* logits) {
+  const auto scope = timed(log_, {Operation::forward, number_, microbatch});
   flight.x = flight.x.detach();  // the graph begins here
   if (wants_gradient) {
     flight.x.set_requires_grad(true);
@@ -108,10 +121,11 @@ void Stage::advance() {
 }
 
 Tensor Stage::backward(int microbatch, const Tensor& grad) {
+  const auto scope = timed(log_, {Operation::backward, number_, microbatch});
   Flight& in_flight = flight(microbatch, "backward");
   if (!is_next(microbatch)) {
-    const Tensor gradient = backward_input(microbatch, grad);
-    backward_weight(microbatch);
+    const Tensor gradient = run_backward_input(microbatch, grad);
+    run_backward_weight(microbatch);
     return gradient;
   }
   Tensor gradient;
@@ -129,6 +143,16 @@ Tensor Stage::backward(int microbatch, const Tensor& grad) {
 }
 
 Tensor Stage::backward_input(int microbatch, const Tensor& grad) {
+  const auto scope = timed(log_, {Operation::backward_input, number_, microbatch});
+  return run_backward_input(microbatch, grad);
+}
+
+void Stage::backward_weight(int microbatch) {
+  const auto scope = timed(log_, {Operation::backward_weight, number_, microbatch});
+  run_backward_weight(microbatch);
+}
+
+Tensor Stage::run_backward_input(int microbatch, const Tensor& grad) {
   Flight& in_flight = flight(microbatch, "backward_input");
   if (in_flight.is_recorded && has_gradients(in_flight.x, in_flight.output)) {
     in_flight.output = {};
@@ -144,7 +168,7 @@ Tensor Stage::backward_input(int microbatch, const Tensor& grad) {
   return take_gradient(in_flight.x);
 }
 
-void Stage::backward_weight(int microbatch) {
+void Stage::run_backward_weight(int microbatch) {
   Flight& in_flight = flight(microbatch, "backward_weight");
   STAGECOACH_CHECK(
       in_flight.weights.has_value(),

@@ -16,6 +16,8 @@
 
 namespace stagecoach {
 
+class ActionLog;
+
 /// For use by one thread. Micro-batches are identified by number; each runs forward once, then backward once.
 class Stage {
  public:
@@ -30,6 +32,10 @@ class Stage {
   /// recorded.
   Stage(std::shared_ptr<Sequential> layers, Recompute recompute = Recompute::no,
         ClassifierLoss loss = loss_of_whole_logits, Record record = Record::no);
+
+  /// From now on `log`, which must outlive the stage, times the forwards and backwards as those of stage `number`,
+  /// unless a caller opens a scope of the log around them.
+  void log_to(ActionLog& log, int number);
 
   /// Runs the layers on input `x` and keeps what the backward needs. `wants_gradient` says whether backward should
   /// return the gradient of x (true for all stages except the first).
@@ -71,12 +77,16 @@ class Stage {
   Tensor run_recorded(Flight& flight, Tensor* logits);
   Tensor begin(int microbatch, Flight flight, bool wants_gradient, Tensor* logits);
   Flight& flight(int microbatch, const char* operation);
+  Tensor run_backward_input(int microbatch, const Tensor& grad);
+  void run_backward_weight(int microbatch);
   bool is_next(int microbatch) const { return added_ >= order_.size() || order_[added_] == microbatch; }
   void advance();
 
   std::shared_ptr<Sequential> layers_;
   Recompute recompute_;
   ClassifierLoss loss_;
+  ActionLog* log_ = nullptr;
+  int number_ = 0;
   std::unique_ptr<RecordedPasses> passes_;  // null unless forwards and backwards are recorded
   std::map<int, Flight> alive_;
   std::vector<int> order_;  // the order in which gradients are added, or empty

@@ -98,7 +98,7 @@ TEST_F(Traces, ShowWhatIsSentByHand) {
                 (Tracks{"rank 0", "rank 1", "rank 2", "link 0 -> 1", "link 1 -> 0", "link 1 -> 2", "link 2 -> 1"}));
       EXPECT_EQ(process.begun.size(), 2 * microbatches * 2 * 2) << "steps, micro-batches, borders and directions";
     }
-    expect_names(processes.at(1), {"0F0 link", "1B0 link", "receive wait", "send wait"});
+    expect_names(processes.at(1), {"0F0 action", "0SEND_F0 link", "1SEND_B0 link", "receive wait", "send wait"});
   }
 }
 
