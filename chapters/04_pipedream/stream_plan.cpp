@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "core/base/throw_if.h"
 #include "datasets/shares.h"
@@ -55,6 +56,9 @@ std::vector<std::int64_t> StreamPlan::microbatch_sizes(std::int64_t images, std:
 }
 
 Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
+  if (micro_batches == 0) {
+    return {schedule, 0, std::vector<std::vector<Action>>(schedule.ranks.size()), microbatches_per_batch, true};
+  }
   return lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), microbatches_per_batch, versions),
                {.receives = receives});
 }
@@ -63,7 +67,8 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   StreamPlan plan;
   plan.world = open_world(settings.world);
   plan.inject = settings.training.inject;
-  plan.versions = plan.inject == Bug::unstashed_weights ? Versions::none : *settings.pipeline.versions;
+  plan.versions = *settings.pipeline.versions;
+  put_bug_into(plan.versions, plan.inject);
   plan.recompute = recompute_of(settings.pipeline);
   plan.batch_size = settings.training.batch_size;
   plan.microbatches_per_batch = static_cast<int>(settings.training.microbatches);

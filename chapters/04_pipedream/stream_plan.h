@@ -24,7 +24,7 @@ struct StreamPlan : Plan {
   const std::vector<int>& replicas() const { return schedule.replicas; }
   /// Returns the sizes of all micro-batches of `images` images, starting with batch `first_batch`.
   std::vector<std::int64_t> microbatch_sizes(std::int64_t images, std::int64_t first_batch = 0) const;
-  /// Returns the schedule for that many micro-batches.
+  /// Returns the schedule for that many micro-batches, which may be none.
   Schedule schedule_for(std::size_t micro_batches) const;
 };
 

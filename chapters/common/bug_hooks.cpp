@@ -136,6 +136,12 @@ void put_bug_into(Schedule& schedule, Bug bug) {
   }
 }
 
+void put_bug_into(Versions& versions, Bug bug) {
+  if (bug == Bug::unstashed_weights) {
+    versions = Versions::none;
+  }
+}
+
 void put_bug_into(Sequential& model, const TrainingSettings& training) {
   if (training.inject == Bug::gradient_sum) {
     model.add("gradient_sum", std::make_shared<GradientFactor>(static_cast<double>(training.microbatches)));

@@ -12,6 +12,7 @@
 #include "parallel/data_parallel/buckets.h"
 #include "parallel/launch/launch.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/schedule/versions.h"
 
 namespace stagecoach {
 
@@ -19,6 +20,8 @@ namespace stagecoach {
 void put_bug_into(Settings& settings);
 /// Changes the lowered table of a step: send_order, tag_twice. Does not check the result.
 void put_bug_into(Schedule& schedule, Bug bug);
+/// Changes which versions of the weights a plan's actions use: unstashed_weights.
+void put_bug_into(Versions& versions, Bug bug);
 /// Adds a layer at the end of a model or of its last stage, before it has memory: gradient_sum, wiped_gradients,
 /// unused_parameter.
 void put_bug_into(Sequential& model, const TrainingSettings& training);

@@ -41,6 +41,8 @@ class MicroBatchLoader {
 
   /// As in Loader.
   std::int64_t batch_count() const { return loader_.batch_count(); }
+  /// Returns the images of an epoch, over all ranks.
+  std::int64_t image_count() const { return samples_; }
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   std::optional<MicroBatches> next();
   double waited() const { return loader_.waited(); }

@@ -54,6 +54,28 @@ void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
   run(pipeline, plan.schedule, batch, hooks);
 }
 
+void StepByHand::forward(int i) {
+  const bool x_needs_grad = !messages_.is_first();
+  const Tensor x = messages_.is_first() ? batch_.input(i) : messages_.receive_forward(i);
+  if (messages_.is_last()) {
+    Tensor logits;
+    const Tensor loss_sum = stage_.forward_with_loss(i, x, batch_.target(i), x_needs_grad, &logits);
+    sums_.add(loss_sum, logits, batch_.target(i));
+  } else {
+    messages_.send_forward(i, stage_.forward(i, x, x_needs_grad));
+  }
+}
+
+void StepByHand::backward(int i) {
+  const double share = 1.0 / static_cast<double>(batch_.global_size);
+  const Tensor grad = messages_.is_last() ? Tensor::full({}, share, DType::float32, sums_.loss.device())
+                                          : messages_.receive_backward(i);
+  const Tensor grad_x = stage_.backward(i, grad);
+  if (!messages_.is_first()) {
+    messages_.send_backward(i, grad_x);
+  }
+}
+
 void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoader& loader, EpochSums* sums) {
   const NoGrad no_grad;  // nothing is kept for a backward
   pipeline.train(false);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Training steps and tests that a Pipeline runs from a table of actions.
+/// The parts of training steps and tests on the stages of a rank.
 
 #include <functional>
 #include <map>
@@ -10,6 +10,7 @@
 #include "chapters/common/plan.h"
 #include "chapters/common/run.h"
 #include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/stage_messages.h"
 
 namespace stagecoach {
 
@@ -24,6 +25,28 @@ Pipeline make_pipeline(const Settings& settings, const Plan& plan,
 /// several pipelines; other stages of this rank may not have finished by then.
 void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
                       const std::function<void(int stage)>& reduce = {});
+
+/// The forwards and backwards of a batch in an order that a chapter writes by hand, on a rank with one stage. (Chapter
+/// 3 writes them out too.)
+class StepByHand {
+ public:
+  /// The arguments must outlive this object. The rank of the last stage adds losses and correct predictions to `sums`.
+  StepByHand(Stage& stage, const Plan& plan, const MicroBatches& batch, Communicator& comm, EpochSums& sums)
+      : stage_(stage), batch_(batch), sums_(sums), messages_(comm, plan.shapes, batch.sizes) {}
+
+  /// Waits for the input of micro-batch i, runs the stage, and sends its output on without waiting.
+  void forward(int i);
+  /// Does the same with the gradient of its output. That of the last stage is 1 / N, for a batch of N images.
+  void backward(int i);
+  /// Waits until the other ranks have all that was sent.
+  void finish() { messages_.wait_for_sends(); }
+
+ private:
+  Stage& stage_;
+  const MicroBatches& batch_;
+  EpochSums& sums_;
+  StageMessages messages_;
+};
 
 /// Tests the model: the rank of the last stage counts correct predictions in `sums`; by default, the epoch's test sums.
 /// Micro-batches follow each other through the stages.

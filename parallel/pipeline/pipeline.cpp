@@ -156,8 +156,8 @@ void Pipeline::perform_update(const Action& action) {
   hooks_.update(action);
 }
 
-void Pipeline::update(Optimizer& optimizer) {
-  const ActionLog::Scope scope(log_);
+void Pipeline::update(Optimizer& optimizer, const Action& update) {
+  const ActionLog::Scope scope(log_, update);
   optimizer.step();
   optimizer.zero_grad();
 }

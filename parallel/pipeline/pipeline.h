@@ -67,7 +67,7 @@ class Pipeline {
 
   /// Runs the optimizer's step, and sets the gradients to zero: the update at the end of a step whose schedule lists
   /// none.
-  void update(Optimizer& optimizer);
+  void update(Optimizer& optimizer, const Action& update = {Operation::update, Activity::kNone, 0});
 
   /// Switches all stages of this rank to training (the default) or evaluation.
   void train(bool on);

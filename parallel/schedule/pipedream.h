@@ -26,6 +26,7 @@ int min_batch(const std::vector<int>& replicas, Versions versions);
 struct BatchRange {
   int first = 0;
   int end = 0;
+  int count() const { return end - first; }
 };
 /// Returns the batches that `action` works for: one for most actions; for an update or a reduction, all batches whose
 /// gradients it uses.
