@@ -1,6 +1,7 @@
-# What other projects see of Stagecoach: the targets Stagecoach::core, nn, datasets, schedule and parallel, by aliases here and
-# under the same names in what `cmake --install` installs, and packages of that (`cpack --preset package`).
-set(floors base core nn datasets drawing schedule ranks parallel)
+# What other projects see of Stagecoach: the targets Stagecoach::core, nn, datasets, schedule, training and parallel, by
+# aliases here and under the same names in what `cmake --install` installs, and packages of that (`cpack --preset
+# package`).
+set(floors base core nn datasets drawing schedule ranks training parallel)
 foreach(floor ${floors})
   add_library(Stagecoach::${floor} ALIAS stagecoach_${floor})
   set_target_properties(stagecoach_${floor} PROPERTIES EXPORT_NAME ${floor})

@@ -61,7 +61,7 @@ function(stagecoach_unwatched)
   endif()
 endfunction()
 if(STAGECOACH_SANITIZE)
-  foreach(library core nn datasets drawing ranks parallel chapter_common pipeline_common compare)
+  foreach(library core nn datasets drawing ranks training parallel chapter_common pipeline_common compare)
     set(unwatched $<BOOL:$<TARGET_PROPERTY:STAGECOACH_UNWATCHED>>)
     target_link_options(stagecoach_${library} INTERFACE
       $<${unwatched}:LINKER:--whole-archive,$<TARGET_FILE:stagecoach_${library}>,--no-whole-archive>)

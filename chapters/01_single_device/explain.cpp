@@ -6,13 +6,14 @@
 #include <set>
 
 #include "chapters/common/open.h"
-#include "chapters/common/run_files.h"
-#include "chapters/common/run_folder.h"
 #include "core/autograd/backward.h"
+#include "core/base/text_file.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
+#include "parallel/training/run_files.h"
+#include "parallel/training/run_folder.h"
 
 namespace stagecoach {
 namespace {

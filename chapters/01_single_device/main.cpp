@@ -65,7 +65,7 @@ void train(const Settings& settings) {
     return explain(settings, data, device);  // prints what a step would keep in memory, and does not train
   }
 
-  Run run(settings, device);  // prints, measures and saves; on SIGINT finishes the step, saves and exits
+  Run run = make_run(settings, device);  // prints, measures and saves; on SIGINT finishes the step, saves and exits
   const auto model = make_model(settings.training, data.train, device);  // for the images and classes of the data
   const ClassifierLoss summed_loss = loss_of(settings.training);
   const auto optimizer = make_optimizer(settings.training, model->named_parameters());

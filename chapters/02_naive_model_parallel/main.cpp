@@ -70,7 +70,7 @@ void evaluate(Pipeline& pipeline, const Plan& plan, Communicator& comm, Epoch& e
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   // Prints, measures and saves; on SIGINT all ranks finish the same step, save and exit. The role, the same on all
   // ranks, says which layers each rank saves, and that the last rank has the losses.
-  Run run(settings, rank.comm, role_of(plan));
+  Run run = make_run(settings, rank.comm, role_of(plan));
   const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: one on this rank
   const auto layers = stages.at(rank.index);
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());

@@ -59,7 +59,7 @@ void forward_backward_by_hand(Stage& stage, const Plan& plan, const MicroBatches
 
 /// Trains on one rank, as in chapter 2.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all ranks stop after the same step
+  Run run = make_run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all stop after one step
   run.print_notes(plan.notes);  // on a table from a file: what its order means for memory, or what is ignored in it
   const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: only those of this rank
   const auto layers = joined(stages);                                          // as one module, for the optimizer

@@ -18,6 +18,7 @@
 
 #include "chapters/04_pipedream/stage_replica.h"
 #include "chapters/04_pipedream/stream_prediction.h"
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/program.h"
@@ -73,7 +74,7 @@ void train_from_table(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loa
 
 /// Trains the stage of this rank.
 void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
-  Run run(with_stages_of(plan, settings), rank.comm, role_of(plan, rank.index));  // prints, measures, saves
+  Run run = make_run(with_stages_of(plan, settings), rank.comm, role_of(plan, rank.index));  // prints, measures, saves
   StageReplica replica = make_stage_replica(settings, plan, data.train, rank);
   run.set_up_checkpoints(data, *replica.layers, *replica.optimizer);  // --resume: loads both; epochs() saves both
   run.predict_with(make_predictor(plan, replica.pipeline.log()));     // for metrics.jsonl and trace.json

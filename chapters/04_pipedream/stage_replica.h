@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "chapters/04_pipedream/stream_plan.h"
-#include "chapters/common/pull_range.h"
 #include "chapters/common/run.h"
 #include "core/autograd/node.h"
+#include "core/base/pull_range.h"
 #include "nn/optimizer.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/schedule/ledger.h"

@@ -5,14 +5,15 @@
 #include <algorithm>
 
 #include "chapters/common/prediction.h"
-#include "chapters/common/run_files.h"
-#include "chapters/common/run_folder.h"
-#include "chapters/common/units.h"
 #include "core/base/printable.h"
+#include "core/base/text_file.h"
+#include "core/base/units.h"
 #include "datasets/shares.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/text.h"
+#include "parallel/training/run_files.h"
+#include "parallel/training/run_folder.h"
 
 namespace stagecoach {
 namespace {

@@ -3,8 +3,8 @@
 /// Predictions for an asynchronous pipeline: shown by --explain, and printed beside the measurements.
 
 #include "chapters/04_pipedream/stream_plan.h"
-#include "chapters/common/predictor.h"
 #include "parallel/pipeline/action_log.h"
+#include "parallel/training/predictor.h"
 
 namespace stagecoach {
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/plan.h"
@@ -79,8 +80,8 @@ void require_same_order(const ScheduleSizes& sizes, const Schedule& library) {
 
 /// Trains on one rank, as in chapter 3; new is that a rank may hold several stages.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all ranks stop after the same step
-  run.print_notes(plan.notes);                  // such as the memory it costs if a table runs backwards out of order
+  Run run = make_run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all stop after one step
+  run.print_notes(plan.notes);  // such as the memory it costs if a table runs backwards out of order
   const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: this rank's chunks
   const auto layers = joined(stages);                                          // as one module, for the optimizer
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());

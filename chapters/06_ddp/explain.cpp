@@ -6,14 +6,15 @@
 #include "chapters/06_ddp/replica.h"
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"
-#include "chapters/common/run_files.h"
-#include "chapters/common/run_folder.h"
-#include "chapters/common/units.h"
 #include "core/base/printable.h"
+#include "core/base/text_file.h"
+#include "core/base/units.h"
 #include "datasets/shares.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/schedule/traffic.h"
+#include "parallel/training/run_files.h"
+#include "parallel/training/run_folder.h"
 
 namespace stagecoach {
 namespace {

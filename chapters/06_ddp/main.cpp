@@ -72,7 +72,7 @@ std::unique_ptr<Strategy> make_strategy(const Context& context) {
 }
 
 void train_rank(const Settings& settings, const Topology& topology, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, role_of(settings, topology, rank.index));  // prints, measures, saves; stops on SIGINT
+  Run run = make_run(settings, rank.comm, role_of(settings, topology, rank.index));  // prints, measures, saves
   run.print_notes(topology.notes);
   const auto strategy = make_strategy({settings, topology, data, rank});
   run.set_up_checkpoints(data, strategy->model(), strategy->optimizer());  // --resume: loads both

@@ -32,13 +32,11 @@ Replica::Replica(const Context& context)
 
 MicroBatchLoader Replica::loader(LoaderFor purpose) {
   const bool trains = purpose == LoaderFor::training;
-  return {settings_,
-          trains ? data_.train : data_.test,
-          purpose,
-          rank_.device,
-          MicroBatchLoader::Needs::images_and_labels,
-          trains ? settings_.training.microbatches : 1,
-          topology_.shard_of(settings_.training.inject == Bug::same_shard && trains ? 0 : rank_.index)};
+  const Bug bug = trains ? settings_.training.inject : Bug::none;
+  MicroBatchLoader loader(settings_, trains ? data_.train : data_.test, purpose, rank_.device,
+                          MicroBatchLoader::Needs::images_and_labels, trains ? settings_.training.microbatches : 1,
+                          topology_.shard_of(bug == Bug::same_shard ? 0 : rank_.index));
+  return with_bug(std::move(loader), bug, rank_.index);
 }
 
 void Replica::broadcast_weights() {

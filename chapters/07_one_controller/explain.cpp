@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "chapters/07_one_controller/clock_ticks.h"
-#include "chapters/common/console.h"
 #include "core/trace.h"
 #include "parallel/drawing/timeline.h"
+#include "parallel/training/console.h"
 
 namespace stagecoach {
 namespace {

@@ -14,13 +14,13 @@
 #include "chapters/07_one_controller/placed_model.h"
 #include "chapters/07_one_controller/remote.h"
 #include "chapters/07_one_controller/toy.h"
-#include "chapters/common/console.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
 #include "core/ops.h"
 #include "datasets/device_loader.h"
 #include "datasets/shares.h"
+#include "parallel/training/console.h"
 
 namespace stagecoach {
 namespace {
@@ -80,7 +80,7 @@ void train_on_devices(const Settings& settings) {
     return explain(settings, model, data.train, train_step);  // prints layers and clock ticks, and does not train
   }
 
-  Run run(settings, devices);  // prints, measures and saves; losses are summed on the last device
+  Run run = make_run(settings, devices);  // prints, measures and saves; losses are summed on the last device
   model.place(settings.training.seed);
   print_text(layer_table(settings.training, model));
   const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());

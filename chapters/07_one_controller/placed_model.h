@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "chapters/common/open.h"
-#include "chapters/common/predictor.h"
 #include "chapters/common/run.h"
 #include "core/asynchronous.h"
 #include "datasets/device_loader.h"
+#include "parallel/training/predictor.h"
 
 namespace stagecoach {
 

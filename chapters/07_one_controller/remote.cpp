@@ -9,13 +9,9 @@
 
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/07_one_controller/placed_model.h"
-#include "chapters/common/console.h"
-#include "chapters/common/epoch_log.h"
-#include "chapters/common/epoch_meter.h"
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
-#include "chapters/common/run_folder.h"
-#include "chapters/common/summary.h"
+#include "chapters/common/run.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/printable.h"
 #include "core/ops.h"
@@ -23,6 +19,11 @@
 #include "datasets/shares.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
+#include "parallel/training/console.h"
+#include "parallel/training/epoch_log.h"
+#include "parallel/training/epoch_meter.h"
+#include "parallel/training/run_folder.h"
+#include "parallel/training/summary.h"
 
 namespace stagecoach {
 namespace {
@@ -146,7 +147,7 @@ void measure(Master& master, const std::vector<rpc::Report>& before, int splits,
 /// Trains with `splits` micro-batches per batch, and writes to --out after each epoch. Returns the last epoch, as in
 /// the first one memory is touched for the first time.
 EpochResult train_with(Master& master, const Settings& settings, const TrainTest& data, int splits) {
-  RunFolder folder(settings, 0);
+  RunFolder folder(run_options(settings), 0);
   folder.lock();
   folder.begin(Progress{});
   const RemoteModel model(master);

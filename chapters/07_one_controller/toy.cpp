@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "chapters/07_one_controller/placed_model.h"
-#include "chapters/common/console.h"
 #include "core/autograd/backward.h"
 #include "core/base/throw_if.h"
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"
 #include "parallel/pipeline/split.h"
+#include "parallel/training/console.h"
 
 namespace stagecoach {
 namespace {

@@ -11,7 +11,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
-#include "chapters/common/units.h"
+#include "core/base/units.h"
 #include "parallel/launch/mesh.h"
 
 namespace stagecoach {

@@ -65,7 +65,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const Rank in_pipeline{position.pipeline, sizes.pipeline, rank.device, mesh.pipeline()};
   const Shard shard{position.data, sizes.data};
 
-  Run run(settings, rank.comm, role_of(settings, plan, position, mesh.tensor()));  // prints, measures and saves
+  Run run = make_run(settings, rank.comm, role_of(settings, plan, position, mesh.tensor()));  // measures and saves
   run.print_notes(plan.notes);
   // With --overlap, a second thread of this rank sums gradients of activations while the rank computes others.
   std::optional<CommThread> comm_thread;

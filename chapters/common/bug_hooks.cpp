@@ -1,5 +1,7 @@
 #include "chapters/common/bug_hooks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -152,6 +154,15 @@ void put_bug_into(Sequential& model, const TrainingSettings& training) {
   }
 }
 
+void put_bug_into(RunOptions& options, Bug bug, const Communicator* comm) {
+  if (bug != Bug::none) {
+    options.notes.push_back(fmt::format("this run has the bug '{}' of docs/bugs.md", name_of(bug)));
+  }
+  if (bug == Bug::stale_shard && comm != nullptr && comm->rank() + 1 == comm->size()) {
+    options.epochs_behind = 1;
+  }
+}
+
 std::shared_ptr<Sequential> with_bug(const std::shared_ptr<Sequential>& layers, Bug bug) {
   if (bug != Bug::norm_twice) {
     return layers;
@@ -184,10 +195,11 @@ TrainingSettings seeded_by_rank(TrainingSettings training, Bug bug, int rank) {
   return training;
 }
 
-bool skips_batch(Bug bug, int rank, std::int64_t step) { return bug == Bug::skipped_step && rank == 1 && step == 2; }
-
-bool has_stale_shard(Bug bug, const Communicator& comm) {
-  return bug == Bug::stale_shard && comm.rank() + 1 == comm.size();
+MicroBatchLoader with_bug(MicroBatchLoader loader, Bug bug, int rank) {
+  if (bug == Bug::skipped_step && rank == 1) {
+    loader.leave_out(2);
+  }
+  return loader;
 }
 
 void launch_ranks(const World& world, Bug bug, const std::function<void(Rank&)>& body) {

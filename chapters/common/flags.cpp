@@ -17,7 +17,6 @@
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/flag_table.h"
 #include "chapters/common/open.h"
-#include "chapters/common/run_folder.h"
 #include "core/base/throw_if.h"
 #include "core/kernels/levels.h"
 #include "parallel/launch/launch_environment.h"

@@ -11,10 +11,11 @@
 #include <type_traits>
 
 #include "chapters/common/bounds.h"
-#include "chapters/common/exit_code.h"
+#include "chapters/common/name_flags.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "datasets/generated.h"
+#include "parallel/training/exit_code.h"
 
 namespace stagecoach {
 namespace {
@@ -57,5 +58,6 @@ int run(int argc, const char* const* argv) {
 }  // namespace stagecoach
 
 int main(int argc, char** argv) {
-  return stagecoach::with_exit_code(stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); });
+  return stagecoach::with_exit_code(
+      stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); }, stagecoach::name_flags);
 }

@@ -22,6 +22,12 @@ void MicroBatchLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch)
 }
 
 std::optional<MicroBatches> MicroBatchLoader::next() {
+  if (next_batch_ == left_out_ && next_batch_ < batch_count()) {
+    ++next_batch_;
+    if (needs_ != Needs::nothing) {
+      loader_.next();
+    }
+  }
   if (next_batch_ >= batch_count()) {
     return std::nullopt;
   }

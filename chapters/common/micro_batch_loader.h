@@ -46,6 +46,8 @@ class MicroBatchLoader {
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   std::optional<MicroBatches> next();
   double waited() const { return loader_.waited(); }
+  /// Loads batch `index` of each epoch and does not return it, which is a mistake to show.
+  void leave_out(std::int64_t index) { left_out_ = index; }
 
  private:
   DeviceLoader loader_;
@@ -55,6 +57,7 @@ class MicroBatchLoader {
   Needs needs_;
   Shard shard_;
   std::int64_t next_batch_ = 0;
+  std::int64_t left_out_ = -1;
 };
 
 }  // namespace stagecoach

@@ -8,13 +8,19 @@ namespace {
 
 /// What the libraries write, and what the user of a chapter reads instead.
 constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
+    {"`accept_new_data`", "--accept-new-data"},
+    {"`data`", "--data"},
     {"`depth`", "--depth"},
+    {"`epochs`", "--epochs"},
     {"`find_unused`", "--find-unused"},
     {"`group`", "--group"},
     {"`heads`", "--heads"},
+    {"`learning_rate`", "--lr"},
     {"`max_pixels`", "--max-megapixels"},
     {"`microbatches`", "--microbatches"},
+    {"`out`", "--out"},
     {"`ranks`", "--ranks"},
+    {"`resume`", "--resume"},
     {"`split`", "--split"},
     {"`stages_per_rank`", "--chunks"},
     {"`timeout`", "--timeout"},

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
-#include "chapters/common/console.h"
 #include "core/base/printable.h"
 #include "core/base/system.h"
 #include "core/base/throw_if.h"
@@ -15,6 +14,7 @@
 #include "parallel/launch/launch_environment.h"
 #include "parallel/tensor_parallel/class_parallel_loss.h"
 #include "parallel/tensor_parallel/sliced_layers.h"
+#include "parallel/training/console.h"
 
 namespace stagecoach {
 

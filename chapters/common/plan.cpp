@@ -9,7 +9,7 @@
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
-#include "chapters/common/run_folder.h"
+#include "core/base/text_file.h"
 #include "core/base/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/comm/link_direction.h"
@@ -301,7 +301,9 @@ MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& p
   const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::images_and_labels : of_last;
   Settings of_rank = settings;
   of_rank.training = seeded_by_rank(settings.training, Bug::other_labels, rank.index);
-  return {of_rank, data, purpose, rank.device, needs, settings.training.microbatches, shard};
+  MicroBatchLoader loader(of_rank, data, purpose, rank.device, needs, settings.training.microbatches, shard);
+  return purpose == LoaderFor::training ? with_bug(std::move(loader), settings.training.inject, rank.index)
+                                        : std::move(loader);
 }
 
 }  // namespace stagecoach

@@ -10,7 +10,6 @@
 #include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/planned_model.h"
 #include "chapters/common/settings.h"
-#include "chapters/common/training_state.h"
 #include "datasets/dataset.h"
 #include "nn/layer_factory.h"
 #include "nn/sequential.h"
@@ -20,6 +19,7 @@
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/training/training_state.h"
 
 namespace stagecoach {
 

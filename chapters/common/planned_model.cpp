@@ -7,11 +7,12 @@
 
 #include "chapters/common/open.h"
 #include "chapters/common/profile_file.h"
-#include "chapters/common/run_files.h"
-#include "chapters/common/run_folder.h"
+#include "core/base/text_file.h"
 #include "core/base/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/launch/launch_environment.h"
+#include "parallel/training/run_files.h"
+#include "parallel/training/run_folder.h"
 
 namespace stagecoach {
 namespace {

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
-#include "chapters/common/run_files.h"
-#include "chapters/common/run_folder.h"
-#include "chapters/common/units.h"
 #include "core/base/printable.h"
+#include "core/base/text_file.h"
+#include "core/base/units.h"
 #include "datasets/shares.h"
 #include "parallel/pipeline/predicted_trace.h"
 #include "parallel/schedule/bottleneck.h"
@@ -18,6 +17,8 @@
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "parallel/schedule/traffic.h"
+#include "parallel/training/run_files.h"
+#include "parallel/training/run_folder.h"
 
 namespace stagecoach {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "chapters/common/plan.h"
-#include "chapters/common/predictor.h"
 #include "parallel/pipeline/action_log.h"
 #include "parallel/schedule/simulate.h"
+#include "parallel/training/predictor.h"
 
 namespace stagecoach {
 

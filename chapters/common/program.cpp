@@ -2,15 +2,16 @@
 
 #include <cstdio>
 
-#include "chapters/common/exit_code.h"
+#include "chapters/common/name_flags.h"
 #include "core/base/throw_if.h"
 #include "parallel/launch/launch_environment.h"
+#include "parallel/training/exit_code.h"
 
 namespace stagecoach {
 namespace {
 
 /// Thrown on the other ranks for wrong flags: all processes have the same flags, and rank 0 reports the error.
-struct SaidByRank0 {};
+struct PrintedByRankZero {};
 
 Settings flags_of_this_process(int argc, const char* const* argv, const Chapter& chapter) {
   if (is_rank_zero()) {
@@ -21,24 +22,23 @@ Settings flags_of_this_process(int argc, const char* const* argv, const Chapter&
   try {
     return parse_flags(argc, argv, chapter);
   } catch (const UsageError&) {
-    throw SaidByRank0{};
+    throw PrintedByRankZero{};
   }
 }
 
 }  // namespace
 
 int run_program(int argc, const char* const* argv, const Chapter& chapter, void (*body)(const Settings&)) {
+  const auto run = [&] {
+    body(flags_of_this_process(argc, argv, chapter));
+    return 0;
+  };
   try {
-    return with_exit_code(chapter.program, [&] {
-      body(flags_of_this_process(argc, argv, chapter));
-      return 0;
-    });
+    return with_exit_code(chapter.program, run, name_flags);
   } catch (const HelpShown&) {
     return 0;
-  } catch (const SaidByRank0&) {
+  } catch (const PrintedByRankZero&) {
     return 2;
-  } catch (const Interrupted&) {
-    return 130;
   }
 }
 

@@ -6,9 +6,6 @@
 
 namespace stagecoach {
 
-/// Thrown when the program was told to stop, after its state was saved. The exit code is 130.
-struct Interrupted {};
-
 /// Reads the flags, runs `body`, and reports an exception as one line on standard error. Returns the exit code:
 /// 0 done, 2 usage, 3 data, 4 any other failure, 130 interrupted.
 int run_program(int argc, const char* const* argv, const Chapter& chapter, void (*body)(const Settings&));

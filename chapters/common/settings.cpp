@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
+#include <system_error>
 
 #include "chapters/common/flag_table.h"
 #include "chapters/common/open.h"
 #include "core/base/parse_json.h"
 #include "core/base/printable.h"
+#include "core/base/text_file.h"
 #include "core/base/throw_if.h"
+#include "parallel/training/run_files.h"
 
 namespace stagecoach {
 namespace {
@@ -106,20 +108,6 @@ std::string batch_parts(const Settings& settings) {
                                                               : fmt::format("{} x {}", ranks, microbatches);
 }
 
-bool trains_alike(const std::string& saved, const std::string& now) try {
-  const Json before = parse_json<Json>(saved, "the saved settings");
-  const Json after = parse_json<Json>(now, "the settings");
-  if (!before.is_object() || !after.is_object()) {
-    return saved == now;
-  }
-  auto items = before.items();  // not const, as nlohmann json before 3.11 iterates over no const one
-  return std::all_of(items.begin(), items.end(), [&](const auto& setting) {
-    return !after.contains(setting.key()) || after.at(setting.key()) == setting.value();
-  });
-} catch (const DataError&) {
-  return saved == now;
-}
-
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter) {
   try {
     const Json json = parse_json<Json>(text, where, "restore the original file");
@@ -146,6 +134,20 @@ Settings settings_from_json(const std::string& text, const std::string& where, c
     throw DataError(fmt::format("{}: cannot be read as the settings of a run ({}); restore the original file", where,
                                 error.what()));
   }
+}
+
+Settings read_settings(const std::filesystem::path& folder, const Chapter& chapter) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_type type = fs::status(folder, error).type();
+  throw_if<DataError>(type == fs::file_type::none, "--resume {}: {}; check the name and its permissions",
+                      folder.string(), error.message());
+  throw_if<DataError>(type != fs::file_type::directory,
+                      "--resume {}: the folder does not exist; give the --out folder of an earlier run",
+                      folder.string());
+  const std::string text = read_text(folder / run_files::kConfig,
+                                     fmt::format("check that {} is the --out folder of a run", folder.string()));
+  return settings_from_json(text, (folder / run_files::kConfig).string(), chapter);
 }
 
 Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given) {

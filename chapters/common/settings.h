@@ -3,6 +3,7 @@
 /// The settings of a run: the values of the flags. flag_table.cpp has one row per flag.
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -145,13 +146,13 @@ bool shares_batches(const Settings& settings);
 /// rank). Together with the settings in training_json, this decides the bytes of the weights; the pipeline and tensor
 /// ranks of the mesh do not.
 std::string batch_parts(const Settings& settings);
-/// Returns whether a training with the training_json `saved` can be continued with `now`. An older version may have
-/// saved fewer settings, and behaved as with today's defaults, or more, which no longer shape the training.
-bool trains_alike(const std::string& saved, const std::string& now);
 /// Parses to_json's text about a run of `chapter`. A missing setting has its default, since an older version may have
 /// written the text. Throws DataError, which names `where` and the setting, if the text is damaged or has a value that
 /// the flag would refuse; throws UsageError if another program made the run.
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter);
+/// Returns the settings of the run in `folder`, which must be a run of `chapter`. Throws as settings_from_json does,
+/// and throws DataError if there is no such run.
+Settings read_settings(const std::filesystem::path& folder, const Chapter& chapter);
 /// Returns `given`, with the values of `older` for all saved flags (named without dashes) that were not given.
 Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given);
 /// Returns the first flag (without dashes) that shapes the training and differs between two runs, or "".

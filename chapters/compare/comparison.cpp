@@ -7,8 +7,8 @@
 #include <cmath>
 #include <iterator>
 
-#include "chapters/common/median.h"
 #include "chapters/compare/run_names.h"
+#include "core/base/median.h"
 #include "core/base/printable.h"
 
 namespace stagecoach {

@@ -14,11 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "chapters/common/exit_code.h"
-#include "chapters/common/run_folder.h"
+#include "chapters/common/name_flags.h"
 #include "chapters/compare/comparison.h"
 #include "chapters/compare/run_names.h"
+#include "core/base/text_file.h"
 #include "core/base/throw_if.h"
+#include "parallel/training/exit_code.h"
 
 namespace stagecoach {
 namespace {
@@ -116,5 +117,6 @@ int run(int argc, const char* const* argv) {
 }  // namespace stagecoach
 
 int main(int argc, char** argv) {
-  return stagecoach::with_exit_code(stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); });
+  return stagecoach::with_exit_code(
+      stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); }, stagecoach::name_flags);
 }

@@ -10,9 +10,9 @@
 #include <iterator>
 #include <limits>
 
-#include "chapters/common/units.h"
-#include "chapters/compare/comparison.h"
 #include "chapters/compare/charts.h"
+#include "chapters/compare/comparison.h"
+#include "core/base/units.h"
 #include "parallel/drawing/svg.h"
 
 namespace stagecoach {

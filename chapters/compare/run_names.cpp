@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <iterator>
 
-#include "chapters/common/run_files.h"
 #include "core/base/printable.h"
+#include "parallel/training/run_files.h"
 
 namespace stagecoach {
 namespace {

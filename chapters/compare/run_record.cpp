@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "chapters/common/run_files.h"
-#include "chapters/common/run_folder.h"
+#include "core/base/text_file.h"
 #include "core/base/throw_if.h"
+#include "parallel/training/run_files.h"
 
 namespace stagecoach {
 namespace {

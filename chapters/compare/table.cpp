@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "chapters/common/units.h"
 #include "chapters/compare/comparison.h"
+#include "core/base/units.h"
 
 namespace stagecoach {
 namespace {

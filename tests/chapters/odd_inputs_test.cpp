@@ -39,6 +39,9 @@ TEST_F(OddInputs, AFifoIsNotWaitedForAndADeviceNotReadToItsEnd) {
     expect_line(run(kCompare, {input}), 3, {input + ": expected a regular file"});
     expect_line(run(kCh04, {"--data", "data", "--profile-file", input}), 3, {input + ": expected a regular file"});
   }
+  fs::create_directory(folder() / "run");
+  fs::rename(folder() / "fifo", folder() / "run/config.json");
+  expect_line(ch01({"--resume", "run"}), 3, {"config.json: expected a regular file"});
 }
 
 TEST_F(OddInputs, MetricsThatCannotBeReadAreNotReplaced) {

@@ -15,8 +15,8 @@
 #include <thread>
 #include <utility>
 
-#include "chapters/common/folder_lock.h"
 #include "nn/safetensors.h"
+#include "parallel/training/folder_lock.h"
 #include "tests/chapters/processes.h"
 
 namespace stagecoach::test {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <regex>
 
-#include "chapters/common/data_check.h"
 #include "nn/safetensors.h"
 #include "tests/chapters/processes.h"
 #include "tests/support/errors.h"
@@ -180,33 +179,6 @@ TEST_F(ResumedDataOfProcesses, ThatIsMissingIsExplainedOnce) {
   const auto first = refused.err.find(reason);
   EXPECT_NE(first, std::string::npos) << refused.err;
   EXPECT_EQ(refused.err.find(reason, first + 1), std::string::npos) << refused.err;
-}
-
-TEST(DataCheck, NeverAcceptsAnotherNumberOfClasses) {
-  const RunSettings run{.resume = "run", .accept_new_data = true};
-  EXPECT_TRUE(fails_with<OtherData>({"the 2 classes are now 3 ('c' is new)", "start a new run"}, [&] {
-    require_same_data(Fingerprint{.classes = {"a", "b"}}, {.classes = {"a", "b", "c"}}, run);
-  }));
-}
-
-TEST(DataCheck, ReadsWhatItWroteAndRefusesDamage) {
-  const Fingerprint data{.classes = {"a", "\u00e9"},
-                         .train = {.counts = {3, 4}, .digest = 0xffffffff},
-                         .test = {.counts = {1, 0}, .digest = 7}};
-  const std::string text = to_json(data);
-  EXPECT_TRUE(fingerprint_from_json(text, "here") == data);
-  for (const auto& [from, to] : {std::pair("3,", "3.5,"),
-                                 {"3,", "-3,"},
-                                 {"4294967295", "4294967296"},
-                                 {"\"a\"", "1"},
-                                 {"\"test\"", "\"tests\""},
-                                 {"\"a\"", "\"a"}}) {
-    std::string damaged = text;
-    damaged.replace(damaged.find(from), std::string(from).size(), to);
-    EXPECT_TRUE(fails_with<DataError>({"here: the record of the data"}, [&] {
-      fingerprint_from_json(damaged, "here");
-    })) << damaged;
-  }
 }
 
 }  // namespace

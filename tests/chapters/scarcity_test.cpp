@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "chapters/common/exit_code.h"
 #include "tests/chapters/program.h"
 #include "tests/support/sanitized.h"
 
@@ -93,22 +92,6 @@ TEST_F(Scarcity, MemoryThatRunsOutAnywhereIsOneLine) {
     }
   }
   EXPECT_GT(failures, 3) << "hardly any limit was too low";
-}
-
-TEST(ScarcityDeathTest, MemoryThatRunsOutIsFour) {
-  const auto throws = []() -> int { throw std::bad_alloc(); };
-  EXPECT_EXIT(std::exit(with_exit_code("program", throws)), ::testing::ExitedWithCode(4), "^program: out of memory");
-}
-
-TEST(ScarcityDeathTest, AlsoInAFunctionThatMayNotThrow) {
-  if (kSanitized) {
-    GTEST_SKIP() << "a sanitizer's `new` ends the program when it has nothing left";
-  }
-  const auto terminates = [] {
-    [&]() noexcept { std::vector<char>(std::size_t{1} << 60).back() = 1; }();
-    return 0;
-  };
-  EXPECT_EXIT(std::exit(with_exit_code("program", terminates)), ::testing::ExitedWithCode(4), ": out of memory");
 }
 
 TEST_F(Scarcity, AFileThatDoesNotFitIntoMemoryIsNamed) {

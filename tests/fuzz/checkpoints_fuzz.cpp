@@ -1,12 +1,12 @@
-// Checkpoints: chapters/common/checkpoints.h. An input that begins with "shard " is that of a rank, any other is the
+// Checkpoints: parallel/training/checkpoints.h. An input that begins with "shard " is that of a rank, any other is the
 // manifest. Both are files as with_header_length makes them.
 
 #include <string>
 
-#include "chapters/common/checkpoints.h"
 #include "core/base/error.h"
 #include "core/tensor.h"
 #include "nn/safetensors.h"
+#include "parallel/training/checkpoints.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/target.h"
 

@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "chapters/common/checkpoints.h"
-#include "chapters/common/epoch_log.h"
 #include "chapters/common/profile_file.h"
 #include "chapters/common/settings.h"
 #include "core/random.h"
@@ -21,6 +19,8 @@
 #include "parallel/comm/tcp/bootstrap.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
+#include "parallel/training/checkpoints.h"
+#include "parallel/training/epoch_log.h"
 #include "tests/datasets/image_writer.h"
 #include "tests/fuzz/all_flags.h"
 #include "tests/fuzz/input_file.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs Stagecoach, packs it, and uses it from other projects in the ways that docs/library.md names. Each of them
-# builds and runs docs/examples/own_model.cpp. The preset package is built for this processor, whatever it says: then
+# builds and runs the programs of docs/examples. The preset package is built for this processor, whatever it says: then
 # ccache has most objects from the preset release.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -41,6 +41,7 @@ builds_outside() {
   quietly cmake --build "$scratch/$2"
   has_no_flags_of_ours "$scratch/$2"
   trains "$scratch/$2/own_model"
+  quietly tests/package/killed_run.py "$scratch/$2/train_your_own"
 }
 
 # has_no_flags_of_ours BUILD: the user's source is compiled as C++20, and with no flag of cmake/Compiler.cmake.

@@ -39,6 +39,7 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"pipeline", {"comm", "schedule"}},
     {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
     {"tensor_parallel", {"comm"}},
+    {"training", {"comm", "launch", "pipeline", "tensor_parallel"}},
     {"wrappers", {"comm", "launch", "schedule", "pipeline", "data_parallel"}},
     {"rpc", {"comm", "launch"}},
     {".", {"launch", "wrappers"}},

@@ -1,0 +1,55 @@
+#include "parallel/training/epoch_log.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/parse_json.h"
+
+namespace stagecoach {
+
+std::string epoch_line(const EpochResult& r) {
+  return fmt::format(
+      "Epoch: {}, Loss: {:.2f}, acc: {:.2f}, time cost: {:.2f}s, test acc: {:.2f}, {:.0f} img/s, idle {:.1f}% (ideal "
+      "{:.1f}%){}",
+      r.epoch, r.loss, r.accuracy, r.seconds, r.test_accuracy, r.images_per_second, 100 * r.idle,
+      100 * r.prediction.ideal_idle, r.clock == "virtual" ? ", virtual" : "");
+}
+
+std::string epoch_json(const EpochResult& r) {
+  nlohmann::ordered_json json{{"event", "epoch"},
+                              {"epoch", r.epoch},
+                              {"loss", r.loss},
+                              {"acc", r.accuracy},
+                              {"test_acc", r.test_accuracy},
+                              {"seconds", r.seconds},
+                              {"clock", r.clock},
+                              {"images_per_second", r.images_per_second},
+                              {"idle", r.idle},
+                              {"ideal_idle", r.prediction.ideal_idle},
+                              {"peak_bytes", r.peak_bytes}};
+  const auto add = [&](const char* key, const std::optional<double>& value) {
+    if (value) {
+      json[key] = *value;
+    }
+  };
+  add("predicted_idle", r.prediction.predicted_idle);
+  add("predicted_seconds", r.prediction.predicted_seconds);
+  add("replayed_seconds", r.prediction.replayed_seconds);
+  add("busiest_seconds", r.prediction.busiest_seconds);
+  add("overlap", r.prediction.overlap);
+  if (!r.prediction.versions.empty()) {
+    json["versions"] = r.prediction.versions;
+  }
+  return json.dump();
+}
+
+std::int64_t epoch_of_json(const std::string& line) try {
+  const auto json = parse_json<nlohmann::json>(line, "the line");
+  const bool is_epoch = json.is_object() && json.contains("event") && json["event"] == "epoch" &&
+                        json.contains("epoch") && json["epoch"].is_number_integer();
+  return is_epoch ? json["epoch"].get<std::int64_t>() : 0;
+} catch (const DataError&) {
+  return 0;
+}
+
+}  // namespace stagecoach

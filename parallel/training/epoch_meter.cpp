@@ -1,0 +1,180 @@
+#include "parallel/training/epoch_meter.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "core/allocator.h"
+#include "core/asynchronous.h"
+#include "core/transfer.h"
+
+namespace stagecoach {
+namespace {
+
+/// Returns the progress at the start of an epoch, with the memory of `places` devices.
+Progress start_of(std::int64_t epoch, std::size_t places) {
+  return {.epoch = epoch, .peak_bytes = std::vector<std::int64_t>(places)};
+}
+
+}  // namespace
+
+EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices)
+    : comm_(comm),
+      progress_(start_of(1, static_cast<std::size_t>(comm.size()) * devices.size())),
+      train_sums_(comm.device()),
+      test_sums_(comm.device()) {
+  for (const Device device : devices) {
+    devices_.push_back({device, static_cast<std::int64_t>(allocator(device).stats().current_bytes)});
+  }
+}
+
+bool EpochMeter::has_queues() const { return is_asynchronous(devices_.front().device); }
+
+double EpochMeter::idle_seconds() const {
+  if (!has_queues()) {
+    return comm_.clock().waited();
+  }
+  double busy = 0;
+  for (const Watched& watched : devices_) {
+    busy += call_queue({watched.device, Stream::kCompute}).busy_seconds();
+  }
+  return comm_.clock().now() - busy / static_cast<double>(devices_.size());
+}
+
+void EpochMeter::resume(const Progress& saved, int loss_rank) {
+  progress_ = saved;
+  progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()) * devices_.size());
+  if (comm_.rank() != 0) {
+    progress_.rank_seconds = 0;
+    progress_.waited = 0;
+  }
+  if (comm_.rank() != loss_rank) {
+    progress_.loss_sum = 0;
+    progress_.correct = 0;
+  }
+}
+
+void EpochMeter::start_epoch() {
+  for (const Watched& watched : devices_) {
+    allocator(watched.device).reset_peak();
+  }
+  train_sums_.loss.fill(progress_.loss_sum);
+  train_sums_.correct.fill(static_cast<double>(progress_.correct));
+  first_step_ = progress_.step;
+  sent_ = traffic();
+  start_test();
+}
+
+void EpochMeter::start_clock() {
+  time_mark_ = comm_.clock().now();
+  idle_mark_ = idle_seconds();
+}
+
+void EpochMeter::add_time() {
+  const double passed = comm_.clock().now() - time_mark_;
+  progress_.seconds += passed;
+  progress_.rank_seconds += passed;
+  progress_.waited += idle_seconds() - idle_mark_;
+  start_clock();
+}
+
+void EpochMeter::add_load_wait(double seconds) {
+  if (comm_.clock().kind() == ClockKind::wall && !has_queues()) {  // queues are idle meanwhile anyway
+    progress_.waited += seconds;
+  }
+}
+
+void EpochMeter::add_step(std::int64_t images) {
+  progress_.seen += images;
+  ++progress_.step;
+}
+
+EpochMeter::Traffic EpochMeter::traffic() const {
+  Traffic sent;
+  for (const auto& [receiver, bytes] : comm_.bytes_sent()) {
+    sent[{comm_.rank(), receiver}] = bytes;
+  }
+  const auto is_watched = [&](Device device) {
+    return std::any_of(devices_.begin(), devices_.end(), [&](const Watched& one) { return one.device == device; });
+  };
+  for (const auto& [link, bytes] : bytes_moved()) {  // in a rank with one device, none has both ends
+    if (is_watched(link.first) && is_watched(link.second)) {
+      sent[{link.first.index, link.second.index}] += bytes;
+    }
+  }
+  return sent;
+}
+
+void EpochMeter::stop_counting_bytes() {
+  const Traffic before = std::exchange(sent_, traffic());
+  for (const auto& [link, bytes] : before) {
+    sent_[link] -= bytes;
+  }
+}
+
+void EpochMeter::read_sums() {
+  progress_.loss_sum = train_sums_.loss.item();
+  progress_.correct = static_cast<std::int64_t>(train_sums_.correct.item());
+}
+
+void EpochMeter::start_test() {
+  test_sums_.loss.fill(0);
+  test_sums_.correct.fill(0);
+  test_images_ = 0;
+}
+
+void EpochMeter::combine_ranks() {
+  const double seconds = comm_.rank() == 0 ? progress_.seconds : 0;
+  const auto all = comm_.sum_numbers({progress_.loss_sum, static_cast<double>(progress_.correct), progress_.waited,
+                                      test_sums_.correct.item(), seconds, progress_.rank_seconds});
+  progress_.loss_sum = all[0];
+  progress_.correct = static_cast<std::int64_t>(all[1]);
+  progress_.waited = all[2];
+  test_accuracy_ = test_images_ > 0 ? all[3] / static_cast<double>(test_images_) : 0;
+  progress_.seconds = all[4];
+  progress_.rank_seconds = all[5];
+
+  std::vector<double> bytes(progress_.peak_bytes.size());
+  auto place = static_cast<std::size_t>(comm_.rank()) * devices_.size();
+  for (const Watched& watched : devices_) {
+    const auto peak = static_cast<std::int64_t>(allocator(watched.device).stats().peak_bytes) - watched.held_before;
+    bytes[place] = static_cast<double>(std::max(peak, progress_.peak_bytes[place]));  // the latter before a resume
+    ++place;
+  }
+  bytes = comm_.sum_numbers(bytes);
+  progress_.peak_bytes.assign(bytes.begin(), bytes.end());
+  find_busiest_link();
+}
+
+void EpochMeter::find_busiest_link() {
+  const auto steps = static_cast<double>(std::max<std::int64_t>(progress_.step - first_step_, 1));
+  const int places = devices_.size() > 1 ? devices_.back().device.index + 1 : comm_.size();
+  std::vector<double> links(static_cast<std::size_t>(places) * static_cast<std::size_t>(places));
+  for (const auto& [link, bytes] : sent_) {
+    links[static_cast<std::size_t>(link.first * places + link.second)] = bytes;
+  }
+  links = comm_.sum_numbers(links);
+  const auto busiest = std::max_element(links.begin(), links.end());
+  const auto index = static_cast<int>(busiest - links.begin());
+  busiest_link_ = {index / places, index % places, *busiest / steps};
+}
+
+EpochResult EpochMeter::finish_epoch(const Prediction& prediction) {
+  const Progress done = std::exchange(progress_, start_of(progress_.epoch + 1, progress_.peak_bytes.size()));
+  const auto images = static_cast<double>(done.seen);
+  return {.epoch = done.epoch,
+          .loss = done.loss_sum / images,
+          .accuracy = static_cast<double>(done.correct) / images,
+          .test_accuracy = test_accuracy_,
+          .seconds = done.seconds,
+          .clock = to_string(comm_.clock().kind()),
+          .images_per_second = images / done.seconds,
+          .idle = done.waited / done.rank_seconds,
+          .peak_bytes = done.peak_bytes,
+          .prediction = prediction,
+          .steps = done.step,
+          .busiest_link = busiest_link_};
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,100 @@
+#pragma once
+/// @file
+/// What a rank measures in an epoch: losses and correct predictions, time, waits and memory.
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/ops.h"
+#include "core/tensor.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/training/checkpoints.h"
+#include "parallel/training/epoch_log.h"
+
+namespace stagecoach {
+
+/// The sums over an epoch. They are on the device, because reading a number from a GPU means waiting for the GPU.
+struct EpochSums {
+  explicit EpochSums(Device device)
+      : loss(Tensor::zeros({}, DType::float64, device)), correct(Tensor::zeros({}, DType::int32, device)) {}
+
+  /// Adds a micro-batch: the sum of its losses [], and the number of images whose logits [n, classes] are highest for
+  /// the label [n].
+  void add(const Tensor& loss_sum, const Tensor& logits, const Tensor& labels) {
+    accumulate(loss_sum, loss);
+    count_correct(logits, labels, correct);
+  }
+
+  Tensor loss;     ///< [] float64, summed over the images seen
+  Tensor correct;  ///< [] int32, how many of them were classified correctly
+};
+
+class EpochMeter {
+ public:
+  /// `comm` has all ranks of the world. Measures the memory of `devices`, on which this rank works; if they are
+  /// asynchronous, the rank is idle when they are, on average. Must be constructed before the model, since memory that
+  /// was allocated earlier does not count.
+  EpochMeter(Communicator& comm, const std::vector<Device>& devices);
+
+  const Progress& progress() const { return progress_; }
+  /// Returns the sums that the training adds to, on the device. The tensors are the same in all epochs.
+  EpochSums& train_sums() { return train_sums_; }
+  EpochSums& test_sums() { return test_sums_; }
+
+  /// Continues from a checkpoint. The sums over all ranks continue on rank 0 (times) and on rank `loss_rank` (losses
+  /// and correct predictions).
+  void resume(const Progress& saved, int loss_rank);
+  void start_epoch();
+  /// Starts counting time and waits, until the next add_time().
+  void start_clock();
+  void add_time();
+  /// Adds a wait for data, unless the clock is virtual: that clock does not advance during the wait. That of
+  /// asynchronous devices shows in their own idle time.
+  void add_load_wait(double seconds);
+  void add_step(std::int64_t images);
+  /// Ends the count of sent bytes, which began with the epoch: what follows is no training.
+  void stop_counting_bytes();
+  /// Reads the training sums from the device, which waits for the device.
+  void read_sums();
+  /// Returns the mean loss of the images seen so far.
+  double mean_loss() const { return progress_.loss_sum / static_cast<double>(progress_.seen); }
+  void start_test();
+  void add_test_images(std::int64_t images) { test_images_ += images; }
+
+  /// Sums what the ranks have measured, and records their peak memory and the busiest link. Afterwards progress() is
+  /// that of all ranks, with the seconds of rank 0. All ranks call it.
+  void combine_ranks();
+  /// Returns the results of the epoch; called after combine_ranks(). Afterwards progress() is that of the next epoch.
+  EpochResult finish_epoch(const Prediction& prediction);
+
+ private:
+  using Traffic = std::map<std::pair<int, int>, double>;
+  /// Returns the bytes that this rank has sent to others so far, or that were copied between its devices.
+  Traffic traffic() const;
+  void find_busiest_link();
+  /// Returns the time in which the rank, or its devices, had nothing to do, since an arbitrary moment.
+  double idle_seconds() const;
+  bool has_queues() const;
+
+  struct Watched {
+    Device device;
+    std::int64_t held_before;  // bytes allocated before the run
+  };
+  Communicator& comm_;
+  std::vector<Watched> devices_;
+  Progress progress_;
+  EpochSums train_sums_;
+  EpochSums test_sums_;
+  std::int64_t test_images_ = 0;
+  double test_accuracy_ = 0;     // over all ranks
+  double time_mark_ = 0;         // time up to here is in progress_.seconds
+  double idle_mark_ = 0;         // idle time up to here is in progress_.waited
+  std::int64_t first_step_ = 0;  // of the epoch in this run
+  // Bytes by sender and receiver; until the training ends, those that were sent before the epoch.
+  Traffic sent_;
+  LinkBytes busiest_link_;
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Kills docs/examples/train_your_own.cpp in the middle of its training, and continues it.
+
+    killed_run.py PROGRAM
+
+The resumed run must end with the bytes of an untouched one, and on a terminal a run must show a progress bar. Prints one
+line and returns 0 if so.
+"""
+
+import os
+import pathlib
+import pty
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def shown_on_terminal(command):
+    """Runs `command` with standard error on a terminal, and returns what it showed there."""
+    terminal, program_side = pty.openpty()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=program_side) as process:
+        os.close(program_side)
+        shown = b""
+        while True:
+            try:
+                part = os.read(terminal, 4096)
+            except OSError:  # the program has ended
+                break
+            if not part:
+                break
+            shown += part
+    os.close(terminal)
+    assert process.returncode == 0, f"exit code {process.returncode}: {shown.decode()}"
+    return shown.decode()
+
+
+def kill_after(checkpoint, command):
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while not checkpoint.exists():
+            assert process.poll() is None, f"the training ended before it wrote {checkpoint}"
+            time.sleep(0.001)
+        process.kill()
+    assert process.returncode == -9, f"exit code {process.returncode}"
+
+
+def main():
+    program = sys.argv[1]
+    with tempfile.TemporaryDirectory() as scratch:
+        untouched, killed = (pathlib.Path(scratch) / name for name in ("untouched", "killed"))
+        shown = shown_on_terminal([program, untouched])
+        assert "Epoch 20 [===" in shown and "step 63/63  loss " in shown, f"no progress bar: {shown[-500:]}"
+        kill_after(killed / "checkpoints/epoch-4-step-0/manifest.safetensors", [program, killed])
+        resumed = subprocess.run([program, killed, "resume"], check=True, capture_output=True, text=True).stdout
+        assert "Continues in epoch" in resumed and "Epoch: 20, " in resumed, resumed
+        weights, expected = ((run / "weights.safetensors").read_bytes() for run in (killed, untouched))
+        assert weights == expected, "the resumed run has other weights than the untouched one"
+        epochs = len((killed / "metrics.jsonl").read_text().splitlines())
+        assert epochs == 20, f"{epochs} lines of metrics"
+    print("killed, resumed, and trained the same bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+#include "parallel/training/epoch_log.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace stagecoach {
+namespace {
+
+const EpochResult kResult{.epoch = 3,
+                          .loss = 1.9712,
+                          .accuracy = 0.4949,
+                          .test_accuracy = 0.4751,
+                          .seconds = 1.8308,
+                          .images_per_second = 27310.4,
+                          .idle = 0.2139,
+                          .peak_bytes = {1000, 2000},
+                          .prediction = {.ideal_idle = 0.2}};
+
+TEST(EpochLog, LineHasTheFormThatOtherProgramsRead) {
+  EXPECT_EQ(epoch_line(kResult),
+            "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)");
+}
+
+TEST(EpochLog, ObjectHasEveryKeyOfTheContract) {
+  const auto json = nlohmann::json::parse(epoch_json(kResult));
+  EXPECT_EQ(json["event"], "epoch");
+  EXPECT_EQ(json["epoch"], 3);
+  EXPECT_EQ(json["loss"], 1.9712);
+  EXPECT_EQ(json["acc"], 0.4949);
+  EXPECT_EQ(json["test_acc"], 0.4751);
+  EXPECT_EQ(json["seconds"], 1.8308);
+  EXPECT_EQ(json["clock"], "wall");
+  EXPECT_EQ(json["images_per_second"], 27310.4);
+  EXPECT_EQ(json["idle"], 0.2139);
+  EXPECT_EQ(json["ideal_idle"], 0.2);
+  EXPECT_EQ(json["peak_bytes"], (std::vector<int>{1000, 2000}));
+}
+
+TEST(EpochLog, EpochOfLine) {
+  EXPECT_EQ(epoch_of_json(epoch_json(kResult)), 3);
+  EXPECT_EQ(epoch_of_json("{\"event\":\"other\",\"epoch\":3}"), 0);
+  EXPECT_EQ(epoch_of_json("{\"event\":\"epoch\",\"epo"), 0);
+  EXPECT_EQ(epoch_of_json(epoch_json(kResult) + std::string("\0damage", 7)), 0);
+  EXPECT_EQ(epoch_of_json(""), 0);
+}
+
+}  // namespace
+}  // namespace stagecoach
