@@ -19,6 +19,7 @@
 #include "datasets/shares.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
+#include "parallel/rpc/remote_sequential.h"
 #include "parallel/training/console.h"
 #include "parallel/training/epoch_log.h"
 #include "parallel/training/epoch_meter.h"
@@ -46,58 +47,23 @@ RemoteTable table_of(const TrainingSettings& training, const Dataset& data, cons
   return table;
 }
 
-/// The model as the master sees it: modules that it can call.
-struct RemoteModel {
-  explicit RemoteModel(Master& master) {
-    for (int worker = 1; worker <= master.workers(); ++worker) {
-      stages.push_back(master.remote(worker, stage_name(worker - 1)));
-      for (const RRef& parameter : stages.back().parameters()) {
-        parameters.push_back(parameter);
-      }
-    }
-  }
-  /// Calls all stages for the images and returns at once. The activations go from worker to worker.
-  Future forward(const Tensor& images) const {
-    RRef x = stages[0].forward(normalize(images));
-    for (std::size_t stage = 1; stage < stages.size(); ++stage) {
-      x = stages[stage].forward(x);
-    }
-    return x.fetch();
-  }
-  /// Switches all stages to training or to evaluation.
-  void train(bool on) const {
-    for (const RemoteModule& stage : stages) {
-      stage.train(on);
-    }
-  }
-  /// Copies the weights from the workers.
-  WholeModel weights() const {
-    WholeModel whole;
-    for (const RemoteModule& stage : stages) {
-      copy(stage.parameter_names(), stage.parameters(), whole.parameters);
-      copy(stage.buffer_names(), stage.buffers(), whole.buffers);
-    }
-    return whole;
-  }
+/// Returns the stages of the model on the workers, one on each.
+RemoteSequential make_remote_model(Master& master) {
   std::vector<RemoteModule> stages;
-  std::vector<RRef> parameters;
-
- private:
-  static void copy(const std::vector<std::string>& names, const std::vector<RRef>& tensors, NamedTensors& into) {
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      into.emplace_back(names[i], tensors[i].to_here());
-    }
+  for (int worker = 1; worker <= master.workers(); ++worker) {
+    stages.push_back(master.remote(worker, stage_name(worker - 1)));
   }
-};
+  return RemoteSequential(stages);
+}
 
 /// One training step. While the second worker works on a micro-batch, the first one already has the next: the calls of
 /// all micro-batches are made before any output is waited for.
-void train_step(Master& master, const RemoteModel& model, DistributedOptimizer& optimizer, const Batch& batch,
+void train_step(Master& master, const RemoteSequential& model, DistributedOptimizer& optimizer, const Batch& batch,
                 int splits, EpochSums& sums) {
   DistributedContext context(master);
   std::vector<Future> futures;
   for (const Tensor& images : micro_batches(batch.images, splits)) {
-    futures.push_back(model.forward(images));
+    futures.push_back(model.forward(normalize(images)).fetch());
   }
   std::vector<Tensor> outputs;
   for (Future& future : futures) {
@@ -111,13 +77,13 @@ void train_step(Master& master, const RemoteModel& model, DistributedOptimizer& 
 }
 
 /// Returns the share of the images that the model classifies correctly, with forwards only.
-double accuracy(const RemoteModel& model, DeviceLoader& loader, std::int64_t images) {
+double accuracy(const RemoteSequential& model, DeviceLoader& loader, std::int64_t images) {
   const NoGrad no_grad;
   model.train(false);  // batch norm uses its running statistics, which the workers have
   Tensor correct = Tensor::zeros({}, DType::int32);
   loader.start_epoch(1);
   while (const auto batch = loader.next()) {
-    count_correct(model.forward(batch->images).wait(), batch->labels, correct);
+    count_correct(model.forward(normalize(batch->images)).to_here(), batch->labels, correct);
   }
   model.train(true);
   return correct.item() / static_cast<double>(images);
@@ -150,8 +116,8 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
   RunFolder folder(run_options(settings), 0);
   folder.lock();
   folder.begin(Progress{});
-  const RemoteModel model(master);
-  DistributedOptimizer optimizer(master, "optimizer", model.parameters);
+  const RemoteSequential model = make_remote_model(master);
+  DistributedOptimizer optimizer(master, "optimizer", model.named_parameters());
   DeviceLoader loader = make_host_loader(settings, data.train, LoaderFor::training);
   DeviceLoader test_loader = make_host_loader(settings, data.test, LoaderFor::testing);
   EpochResult result;
@@ -174,7 +140,9 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
     result.images_per_second = images / result.seconds;
     result.test_accuracy = accuracy(model, test_loader, data.test.size());
     if (folder.writes()) {
-      folder.save_results(model.weights(), result);
+      folder.save_results(
+          {.parameters = to_here(model.named_parameters()), .buffers = to_here(model.named_buffers()), .optimizer = {}},
+          result);
     }
   }
   return result;

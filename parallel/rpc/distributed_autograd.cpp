@@ -110,11 +110,10 @@ void DistributedContext::backward(const Tensor& loss, const Tensor& grad) {
   has_gradients_ = true;
 }
 
-DistributedOptimizer::DistributedOptimizer(Master& master, const std::string& factory,
-                                           const std::vector<RRef>& parameters)
+DistributedOptimizer::DistributedOptimizer(Master& master, const std::string& factory, const NamedRRefs& parameters)
     : master_(master) {
   std::map<int, std::vector<rpc::Id>> on_rank;
-  for (const RRef& parameter : parameters) {
+  for (const auto& [name, parameter] : parameters) {
     on_rank[parameter.rank()].push_back(parameter.id());
   }
   for (const auto& [rank, ids] : on_rank) {

@@ -76,7 +76,7 @@ class DistributedOptimizer {
  public:
   /// Makes an optimizer by the factory of this name in the table on every worker that has some of the `parameters`.
   /// Waits for the workers. Throws RemoteError if there is no such factory, or if it throws.
-  DistributedOptimizer(Master& master, const std::string& factory, const std::vector<RRef>& parameters);
+  DistributedOptimizer(Master& master, const std::string& factory, const NamedRRefs& parameters);
   /// Makes a step on all workers at the same time, with the gradients of `context`, and waits for them. Throws
   /// RemoteError if a call of the context threw on any worker, and Error if its backward has not been done: then no
   /// worker makes a step.

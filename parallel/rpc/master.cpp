@@ -1,8 +1,9 @@
 #include "parallel/rpc/master.h"
 
+#include <sstream>
+
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
-#include "core/base/parse.h"
 #include "core/base/throw_if.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/worker.h"
@@ -58,27 +59,24 @@ void RemoteModule::train(bool on) const {
   master_->connection_->tell(rank_, {.task = Task::train, .of = id_, .is_on = on});
 }
 
-std::vector<std::string> RemoteModule::names(Task list) const {
+NamedRRefs RemoteModule::list(Task task) const {
   rpc::Connection& connection = *master_->connection_;
-  const Tensor text = connection.wait(rank_, connection.ask(rank_, {.task = list, .of = id_}));
-  if (!text.defined()) {
-    return {};
+  rpc::Id next = connection.new_ids(rpc::kMaxListed);
+  const Tensor text = connection.wait(rank_, connection.ask(rank_, {.task = task, .result = next, .of = id_}));
+  NamedRRefs tensors;
+  std::istringstream names(text.defined() ? rpc::text_of(text) : "");
+  for (std::string name; std::getline(names, name);) {
+    tensors.emplace_back(name, RRef(*master_, rank_, next++));
   }
-  const std::string joined = rpc::text_of(text);
-  const auto lines = split_text(joined, '\n');
-  return {lines.begin(), lines.end() - 1};  // each name ends with a newline
+  return tensors;
 }
 
-std::vector<RRef> RemoteModule::references(Task list) const {
-  rpc::Connection& connection = *master_->connection_;
-  const auto count = static_cast<rpc::Id>(names(list).size());
-  const rpc::Id first = connection.new_ids(count);
-  connection.wait(rank_, connection.ask(rank_, {.task = list, .result = first, .of = id_}));
-  std::vector<RRef> references;
-  for (rpc::Id i = 0; i < count; ++i) {
-    references.push_back(RRef(*master_, rank_, first + i));
+NamedTensors to_here(const NamedRRefs& tensors) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : tensors) {
+    copies.emplace_back(name, tensor.to_here());
   }
-  return references;
+  return copies;
 }
 
 RemoteModule Master::remote(int rank, const std::string& factory) {

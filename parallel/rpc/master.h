@@ -17,7 +17,7 @@
 /// | `front.forward(x).fetch()`     | `front.rpc_async().forward(x)`: a future                       |
 /// | `front.forward(x).to_here()`   | `front.rpc_sync().forward(x)`                                  |
 /// | `master.rpc_sync(1, "f", {x})` | `rpc.rpc_sync("worker1", f, args=(x,))`, likewise `rpc_async`  |
-/// | `front.parameters()`           | `[RRef(p) for p in front.parameters()]`                        |
+/// | `front.named_parameters()`     | `[RRef(p) for p in front.parameters()]`, here with names       |
 ///
 /// A call does not wait for the worker. Workers do their commands in order, so two workers that are called in turn for
 /// several micro-batches form a pipeline. A value that one worker needs from another goes there directly.
@@ -32,6 +32,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/launch/launch.h"
@@ -99,6 +100,11 @@ class RRef {
   std::shared_ptr<const Owner> owner_;
 };
 
+/// References to tensors of modules, with their names.
+using NamedRRefs = std::vector<std::pair<std::string, RRef>>;
+/// Waits for copies of the tensors. Throws as Future::wait does.
+NamedTensors to_here(const NamedRRefs& tensors);
+
 /// A module on a worker, which keeps it until it is shut down.
 class RemoteModule {
  public:
@@ -109,21 +115,17 @@ class RemoteModule {
   RRef forward(const Tensor& x) const;
   /// Switches the module to training (as it is made) or to evaluation, for the calls from now on. Does not wait.
   void train(bool on = true) const;
-  /// Return references to the module's parameters, in the order of named_parameters(), and to its buffers, such as the
-  /// running statistics of batch norm. Wait for the worker.
-  std::vector<RRef> parameters() const { return references(rpc::Task::parameters); }
-  std::vector<RRef> buffers() const { return references(rpc::Task::buffers); }
-  /// Return their names. Wait for the worker.
-  std::vector<std::string> parameter_names() const { return names(rpc::Task::parameters); }
-  std::vector<std::string> buffer_names() const { return names(rpc::Task::buffers); }
+  /// Return references to the module's parameters, in the order of Module::named_parameters(), and to its buffers, such
+  /// as the running statistics of batch norm. Wait for the worker.
+  NamedRRefs named_parameters() const { return list(rpc::Task::parameters); }
+  NamedRRefs named_buffers() const { return list(rpc::Task::buffers); }
 
  private:
   friend class Master;
   friend class DistributedContext;
   /// `input` is the same as `x`, on this worker after the commands `before`.
   RRef forward(const RRef& x, const RRef& input, std::vector<rpc::Command> before) const;
-  std::vector<std::string> names(rpc::Task list) const;
-  std::vector<RRef> references(rpc::Task list) const;
+  NamedRRefs list(rpc::Task task) const;
   RemoteModule(Master& master, int rank, rpc::Id id) : master_(&master), rank_(rank), id_(id) {}
   Master* master_;
   int rank_;

@@ -14,13 +14,16 @@ namespace stagecoach::rpc {
 /// Names something that a worker keeps. The master chooses the numbers.
 using Id = std::int64_t;
 
+/// How many numbers are set aside for a list of a module's tensors.
+inline constexpr Id kMaxListed = Id{1} << 32;
+
 /// What a worker is told to do. `result`, `of`, `context`, `name` and so on are those of Command.
 enum class Task : std::int32_t {
   make_module,  ///< makes module `result` by the factory `name`; answers
-  parameters,  ///< keeps the parameters of module `of` as values from `result` on, unless that is 0; answers with their
-               ///< names, each with a newline
-  buffers,     ///< the same with its buffers
-  train,       ///< switches module `of` to training, or, unless `is_on`, to evaluation
+  parameters,   ///< keeps the parameters of module `of` as values from `result` on; answers with their names, each with
+               ///< a newline
+  buffers,         ///< the same with its buffers
+  train,           ///< switches module `of` to training, or, unless `is_on`, to evaluation
   make_optimizer,  ///< makes optimizer `result` of the parameters `arguments` by the factory `name`; answers
   call,            ///< keeps what function `name` returns for `arguments` as value `result`
   forward,   ///< keeps the output of module `of` for arguments[0] as value `result`; with a context, and its graph

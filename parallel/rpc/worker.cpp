@@ -191,11 +191,10 @@ class Worker {
   void list(const Command& command, const NamedTensors& tensors) {
     answer("listing tensors", [&]() -> Value {
       std::string names;
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        if (command.result != 0) {
-          kept_[command.result + static_cast<Id>(i)] = {.value = {.tensor = tensors[i].second}};
-        }
-        names += tensors[i].first + '\n';
+      Id next = command.result;
+      for (const auto& [name, tensor] : tensors) {
+        kept_[next++] = {.value = {.tensor = tensor}};
+        names += name + '\n';
       }
       return {.tensor = names.empty() ? Tensor() : tensor_of(names, endpoint_.device())};
     });

@@ -17,6 +17,7 @@
 #include "parallel/launch/launch_environment.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
+#include "parallel/rpc/remote_sequential.h"
 #include "parallel/rpc/worker.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
@@ -96,7 +97,10 @@ TEST(RpcCalls, ReturnWhatTheFunctionReturns) {
       EXPECT_TRUE(same_bytes(futures[static_cast<std::size_t>(i)].wait(), add(x, Tensor::full({3, 4}, i))));
     }
     EXPECT_TRUE(same_bytes(master.put(1, x).to_here(), x));
-    EXPECT_EQ(master.remote(1, "linear").parameter_names(), (std::vector<std::string>{"weight", "bias"}));
+    const NamedRRefs parameters = master.remote(1, "linear").named_parameters();
+    ASSERT_EQ(parameters.size(), 2U);
+    EXPECT_EQ(parameters[0].first, "weight");
+    EXPECT_EQ(parameters[1].first, "bias");
   });
 }
 
@@ -164,7 +168,7 @@ TEST(RpcCalls, ThatReturnWhatCannotBeSentLeaveTheWorkerAlive) {
                                         [&] { master.remote(1, "null"); }));
     const RemoteModule linear = master.remote(1, "linear");
     EXPECT_TRUE(fails_with<RemoteError>({"rank 1: making optimizer 'null': the factory returned null"},
-                                        [&] { DistributedOptimizer(master, "null", linear.parameters()); }));
+                                        [&] { DistributedOptimizer(master, "null", linear.named_parameters()); }));
     EXPECT_EQ(linear.forward(Tensor::zeros({2, 4})).to_here().shape(), (Shape{2, 4}));
   });
 }
@@ -197,11 +201,9 @@ TEST(RpcAutograd, AnErrorOnOneWorkerStepsNone) {
     const int last = master.workers();
     const RemoteModule front = master.remote(1, "linear");
     const RemoteModule back = master.remote(last, "linear");
-    std::vector<RRef> parameters = front.parameters();
-    const std::vector<RRef> more = back.parameters();
-    parameters.insert(parameters.end(), more.begin(), more.end());
+    const NamedRRefs parameters = RemoteSequential({front, back}).named_parameters();
     DistributedOptimizer optimizer(master, "sgd", parameters);
-    const Tensor before = parameters[0].to_here();
+    const Tensor before = parameters[0].second.to_here();
     const Tensor x = Tensor::full({2, 4}, 1);
     const std::string rank = fmt::format("rank {}: forward of 'linear'", last);
     {
@@ -211,16 +213,16 @@ TEST(RpcAutograd, AnErrorOnOneWorkerStepsNone) {
       EXPECT_TRUE(fails_with<RemoteError>({rank.c_str()}, [&] { context.backward(loss_of(y)); }));
       EXPECT_TRUE(fails_with<RemoteError>({rank.c_str()}, [&] { optimizer.step(context); }));
     }
-    EXPECT_TRUE(same_bytes(parameters[0].to_here(), before));
+    EXPECT_TRUE(same_bytes(parameters[0].second.to_here(), before));
   });
 }
 
 TEST(RpcAutograd, RefusesAStepAfterACallThatThrew) {
   with_workers([](Master& master) {
     const RemoteModule linear = master.remote(1, "linear");
-    const std::vector<RRef> parameters = linear.parameters();
+    const NamedRRefs parameters = linear.named_parameters();
     DistributedOptimizer optimizer(master, "sgd", parameters);
-    const Tensor before = parameters[0].to_here();
+    const Tensor before = parameters[0].second.to_here();
     {
       DistributedContext context(master);
       const Tensor y = linear.forward(Tensor::full({2, 4}, 1)).to_here();
@@ -229,11 +231,11 @@ TEST(RpcAutograd, RefusesAStepAfterACallThatThrew) {
       EXPECT_TRUE(fails_with<RemoteError>({"rank 1: forward of 'linear'"}, [&] { optimizer.step(context); }));
       EXPECT_TRUE(fails_with<Error>({"there is a context already"}, [&] { DistributedContext second(master); }));
     }
-    EXPECT_TRUE(same_bytes(parameters[0].to_here(), before));
+    EXPECT_TRUE(same_bytes(parameters[0].second.to_here(), before));
     DistributedContext context(master);
     context.backward(loss_of(linear.forward(Tensor::full({2, 4}, 1)).to_here()));
     optimizer.step(context);
-    EXPECT_FALSE(same_bytes(parameters[0].to_here(), before));
+    EXPECT_FALSE(same_bytes(parameters[0].second.to_here(), before));
     EXPECT_TRUE(fails_with<RemoteError>({"no optimizer is named 'none'"},
                                         [&] { DistributedOptimizer none(master, "none", parameters); }));
   });
@@ -247,7 +249,7 @@ TEST(RpcAutograd, RefusesAnOutputThatIsUsedTwice) {
     const Tensor a = linear.forward(y).to_here();
     const Tensor b = linear.forward(y).to_here();
     EXPECT_TRUE(fails_with<Error>({"used by 2 other modules"}, [&] { context.backward(loss_of(add(a, b))); }));
-    DistributedOptimizer optimizer(master, "sgd", linear.parameters());
+    DistributedOptimizer optimizer(master, "sgd", linear.named_parameters());
     EXPECT_TRUE(fails_with<Error>({"the context has no gradients"}, [&] { optimizer.step(context); }));
   });
 }

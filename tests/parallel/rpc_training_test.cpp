@@ -16,6 +16,7 @@
 #include "parallel/pipeline/split.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
+#include "parallel/rpc/remote_sequential.h"
 #include "tests/parallel/image_task.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/sanitized.h"
@@ -61,66 +62,24 @@ TrainedModules on_one_device(const ImageTask& task, int microbatches) {
   return trained;
 }
 
-/// The stages on the workers, round-robin.
-class RemoteStages {
- public:
-  RemoteStages(Master& master, int stages) {
-    for (int stage = 0; stage < stages; ++stage) {
-      stages_.push_back(master.remote(1 + stage % master.workers(), stage_name(stage)));
-    }
+/// Makes the stages on the workers, round-robin.
+RemoteSequential make_stages(Master& master, int stages) {
+  std::vector<RemoteModule> modules;
+  for (int stage = 0; stage < stages; ++stage) {
+    modules.push_back(master.remote(1 + stage % master.workers(), stage_name(stage)));
   }
-  Future forward(const Tensor& images) const {
-    RRef x = stages_[0].forward(images);
-    for (std::size_t stage = 1; stage < stages_.size(); ++stage) {
-      x = stages_[stage].forward(x);
-    }
-    return x.fetch();
-  }
-  void train(bool on) const {
-    for (const RemoteModule& stage : stages_) {
-      stage.train(on);
-    }
-  }
-  std::vector<RRef> parameters() const {
-    return all_of<RRef>([](const RemoteModule& stage) { return stage.parameters(); });
-  }
-  /// Parameters and buffers.
-  NamedTensors tensors() const {
-    NamedTensors fetched;
-    const auto fetch = [&](const std::vector<std::string>& names, const std::vector<RRef>& references) {
-      for (std::size_t i = 0; i < names.size(); ++i) {
-        fetched.emplace_back(names[i], references[i].to_here());
-      }
-    };
-    fetch(all_of<std::string>([](const RemoteModule& stage) { return stage.parameter_names(); }), parameters());
-    fetch(all_of<std::string>([](const RemoteModule& stage) { return stage.buffer_names(); }),
-          all_of<RRef>([](const RemoteModule& stage) { return stage.buffers(); }));
-    return fetched;
-  }
-
- private:
-  template <class Item, class List>
-  std::vector<Item> all_of(const List& list) const {
-    std::vector<Item> all;
-    for (const RemoteModule& stage : stages_) {
-      for (const Item& item : list(stage)) {
-        all.push_back(item);
-      }
-    }
-    return all;
-  }
-  std::vector<RemoteModule> stages_;
-};
+  return RemoteSequential(modules);
+}
 
 /// The master's program: trains the task by remote calls.
 TrainedModules by_remote_calls(const ImageTask& task, int microbatches, Master& master, int stages) {
-  const RemoteStages model(master, stages);
-  DistributedOptimizer optimizer(master, "optimizer", model.parameters());
+  const RemoteSequential model = make_stages(master, stages);
+  DistributedOptimizer optimizer(master, "optimizer", model.named_parameters());
   for (int step = 0; step < task.steps; ++step) {
     DistributedContext context(master);
     std::vector<Future> futures;
     for (const Tensor& images : micro_batches(task.images(step), microbatches)) {
-      futures.push_back(model.forward(images));
+      futures.push_back(model.forward(images).fetch());
     }
     std::vector<Tensor> outputs;
     for (Future& future : futures) {
@@ -131,8 +90,11 @@ TrainedModules by_remote_calls(const ImageTask& task, int microbatches, Master& 
     optimizer.step(context);
   }
   model.train(false);
-  const Tensor output = model.forward(task.images(0)).wait();
-  return {model.tensors(), output};  // evaluation has not moved the buffers
+  const Tensor output = model.forward(task.images(0)).to_here();
+  NamedTensors tensors = to_here(model.named_parameters());
+  const NamedTensors buffers = to_here(model.named_buffers());
+  tensors.insert(tensors.end(), buffers.begin(), buffers.end());
+  return {tensors, output};  // evaluation has not moved the buffers
 }
 
 /// The numbers of micro-batches.
