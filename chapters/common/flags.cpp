@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -45,36 +46,45 @@ void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chap
   }
 }
 
-/// Adds a switch. If it is on by default, it has a second name that turns it off.
-CLI::Option* add_switch(CLI::App& app, const Flag& flag, Settings& settings) {
-  const bool is_on = flag.value.text(settings) == "true";
-  const std::string names = is_on ? fmt::format("--{0},!--no-{0}", flag.name) : "--" + flag.name;
-  const auto set = [&settings, value = flag.value](std::int64_t count) {
-    value.set(settings, count > 0 ? "true" : "false");
-  };
-  return app.add_flag_function(names, set, flag.help)
-      ->group(flag.group)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+/// What is on a command line.
+struct CommandLine {
+  Settings settings;
+  std::set<std::string> given = {};  ///< the flags, without dashes
+};
+
+/// Sets a flag to a text from the command line.
+void take(CommandLine& line, const Flag& flag, const std::string& text) {
+  if (flag.name == "inject" && text == "list") {
+    std::cout << bug_list(line.settings.chapter);
+    throw HelpShown{};
+  }
+  try {
+    flag.value.set(line.settings, text);
+  } catch (const UsageError& error) {
+    throw CLI::ValidationError("--" + flag.name, error.what());
+  }
+  line.given.insert(flag.name);
 }
 
-CLI::Option* add_option(CLI::App& app, const Flag& flag, Settings& settings) {
+/// Describes a flag to CLI11, which then writes to `line`. A switch that is on by default has a second name that turns
+/// it off.
+void add_flag(CLI::App& app, const Flag& flag, CommandLine& line) {
+  const std::string usual = flag.value.text(line.settings);
   const std::string name = "--" + flag.name;
-  const auto set = [&settings, name, value = flag.value](const std::string& text) {
-    if (name == "--inject" && text == "list") {
-      std::cout << bug_list(settings.chapter);
-      throw HelpShown{};
-    }
-    try {
-      value.set(settings, text);
-    } catch (const UsageError& error) {
-      throw CLI::ValidationError(name, error.what());
-    }
-  };
+  if (flag.value.kind == FlagValue::Kind::on_off) {
+    app.add_flag_function(
+           usual == "true" ? fmt::format("{},!--no-{}", name, flag.name) : name,
+           [&line, flag](std::int64_t count) { take(line, flag, count > 0 ? "true" : "false"); }, flag.help)
+        ->group(flag.group)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    return;
+  }
   const bool is_chosen_later = flag.name == "momentum";  // its default depends on the optimizer
-  return app.add_option_function<std::string>(name, set, flag.help)
+  app.add_option_function<std::string>(
+         name, [&line, flag](const std::string& text) { take(line, flag, text); }, flag.help)
       ->group(flag.group)
       ->type_name(flag.value.type)
-      ->default_str(is_chosen_later ? "" : flag.value.text(settings));
+      ->default_str(is_chosen_later ? "" : usual);
 }
 
 /// Describes the schedules of --schedule, one per line; empty for a chapter without --schedule.
@@ -96,6 +106,27 @@ Settings defaults_of(const Chapter& chapter) {
     settings.pipeline.schedule = chapter.schedules.front();
   }
   return settings;
+}
+
+/// Reads a command line. Throws HelpShown and UsageError.
+CommandLine read_line(int argc, const char* const* argv, const Chapter& chapter) {
+  CommandLine line{defaults_of(chapter)};
+  CLI::App app(chapter.title, chapter.program);
+  app.footer(schedules_help(chapter) + "Example:\n  " + chapter.example + "\n\n" + cpu::levels_help());
+  for (const Flag& flag : flag_table(chapter)) {
+    if (flag.is_offered_by(chapter.number)) {
+      add_flag(app, flag, line);
+    }
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    throw HelpShown{};
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), chapter.program));
+  }
+  return line;
 }
 
 /// Throws UsageError for --smoke with --data, and for an empty file or folder name.
@@ -186,55 +217,11 @@ Settings merged_with_older(const Settings& given, const Settings& older, const W
 
 }  // namespace
 
-/// A command line as CLI11 reads it.
-class FlagParser::CommandLine {
- public:
-  explicit CommandLine(const Chapter& chapter)
-      : defaults_(defaults_of(chapter)), settings_(defaults_), app_(chapter.title, chapter.program) {
-    app_.footer(schedules_help(chapter) + "Example:\n  " + chapter.example + "\n\n" + cpu::levels_help());
-    for (const Flag& flag : flag_table(chapter)) {
-      if (flag.is_offered_by(chapter.number)) {
-        options_[flag.name] = flag.value.kind == FlagValue::Kind::on_off ? add_switch(app_, flag, settings_)
-                                                                         : add_option(app_, flag, settings_);
-      }
-    }
-  }
-
-  /// Returns the settings, and forgets those of the command line before. Throws HelpShown and UsageError.
-  Settings read(int argc, const char* const* argv) {
-    settings_ = defaults_;
-    try {
-      app_.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-      std::cout << app_.help();
-      throw HelpShown{};
-    } catch (const CLI::ParseError& error) {
-      throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), defaults_.program));
-    }
-    return settings_;
-  }
-
-  bool has(const std::string& flag) const {
-    const auto option = options_.find(flag);
-    return option != options_.end() && option->second->count() > 0;
-  }
-
- private:
-  const Settings defaults_;
-  Settings settings_;  // the options write here
-  CLI::App app_;
-  std::map<std::string, const CLI::Option*> options_;  // by their flags' names, without dashes
-};
-
-FlagParser::FlagParser(const Chapter& chapter) : chapter_(chapter), line_(std::make_unique<CommandLine>(chapter)) {}
-
-FlagParser::~FlagParser() = default;
-
-Settings FlagParser::parse(int argc, const char* const* argv) {
-  const Chapter& chapter = chapter_;
+Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
   refuse_foreign_flags(argc, argv, chapter);
-  Settings settings = line_->read(argc, argv);
-  const auto was_given = [&](const std::string& name) { return line_->has(name); };
+  CommandLine line = read_line(argc, argv, chapter);
+  Settings& settings = line.settings;
+  const auto was_given = [&](const std::string& name) { return line.given.contains(name); };
   require_usable(settings, was_given);
   if (settings.data.smoke && !was_given("epochs")) {
     settings.training.epochs = settings.training.model == "convnet" ? 2 : 1;
@@ -274,10 +261,6 @@ Settings FlagParser::parse(int argc, const char* const* argv) {
     settings.run.out.clear();  // rank 0 writes the files
   }
   return settings;
-}
-
-Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
-  return FlagParser(chapter).parse(argc, argv);
 }
 
 }  // namespace stagecoach

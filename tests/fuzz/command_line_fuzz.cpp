@@ -14,7 +14,6 @@ using namespace stagecoach;
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const Chapter chapter = fuzz::chapter_of_all_flags();
-  static FlagParser parser(chapter);
   std::cout.rdbuf(nullptr);  // --help
   std::istringstream lines{std::string(fuzz::text_of(data, size))};
   std::vector<std::string> arguments{chapter.program};
@@ -28,7 +27,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Settings settings;
   try {
     if (!fuzz::accepts<UsageError, DataError>(
-            [&] { settings = parser.parse(static_cast<int>(argv.size()), argv.data()); })) {
+            [&] { settings = parse_flags(static_cast<int>(argv.size()), argv.data(), chapter); })) {
       return 0;
     }
   } catch (const HelpShown&) {
