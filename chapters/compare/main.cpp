@@ -1,7 +1,6 @@
 /// @file
 /// Compares runs: how long an epoch takes, how much faster it is than in a baseline, how much faster it could be, and
-/// how much memory each rank needs. It reads the output of the chapters, and logs of other frameworks that print the
-/// same lines.
+/// how much memory each rank needs. Reads what the chapters write, and logs of other frameworks with the same lines.
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,8 +17,8 @@
 #include "chapters/common/name_flags.h"
 #include "chapters/compare/comparison.h"
 #include "chapters/compare/run_names.h"
+#include "core/base/error.h"
 #include "core/base/text_file.h"
-#include "core/base/throw_if.h"
 #include "parallel/training/exit_code.h"
 
 namespace stagecoach {
@@ -36,6 +36,7 @@ struct Options {
 
 /// Parses the command line. Returns nothing after printing --help.
 std::optional<Options> parse(int argc, const char* const* argv) {
+  const auto is_given = [](const std::string& path) { return path.empty() ? "is empty; give a run or file" : ""; };
   Options options;
   CLI::App app("Compares the epoch times, idle shares, memory and losses of runs.", kProgram);
   app.footer(
@@ -43,13 +44,15 @@ std::optional<Options> parse(int argc, const char* const* argv) {
       "runs/gpipe runs/1f1b --svg comparison.svg");
   app.add_option("RUN", options.runs, "The --out folder of a run, its metrics.jsonl, or a text log with epoch lines")
       ->required()
-      ->check([](const std::string& run) { return run.empty() ? "is empty; give a run" : ""; });
+      ->check(is_given);
   app.add_option(
          "--baseline", options.baselines,
          "Run that the others are compared with (default: the first RUN). If given several times, each applies to "
          "the runs from it up to the next one")
-      ->allow_extra_args(false);
-  app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file");
+      ->allow_extra_args(false)
+      ->check(is_given);
+  app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file")
+      ->check(is_given);
   app.add_flag("--wide", options.wide, "Print all columns (default: as many as fit 100 characters)");
   app.add_flag("--markdown", options.markdown, "Print the table as Markdown, with all columns");
   try {
@@ -60,9 +63,6 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
   }
-  throw_if<UsageError>(app.count("--svg") > 0 && options.svg.empty(), "--svg is empty; give a file");
-  throw_if<UsageError>(std::find(options.baselines.begin(), options.baselines.end(), "") != options.baselines.end(),
-                       "--baseline is empty; give a run");
   return options;
 }
 
@@ -94,9 +94,7 @@ int run(int argc, const char* const* argv) {
   }
   const std::vector<std::size_t> baselines = indices_of_baselines(*options);
   std::vector<RunRecord> records;
-  for (const std::string& path : options->runs) {
-    records.push_back(read_run(path));
-  }
+  std::transform(options->runs.begin(), options->runs.end(), std::back_inserter(records), read_run);
   const Comparison comparison = compare(records, baselines);
   if (!options->svg.empty()) {
     write_text(options->svg, plot_svg(comparison));
