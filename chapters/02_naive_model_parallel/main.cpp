@@ -7,7 +7,6 @@
 /// be larger, but training is no faster. The next chapter addresses this.
 
 #include "chapters/02_naive_model_parallel/toy.h"
-#include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
@@ -37,7 +36,7 @@ void forward(Stage& stage, StageMessages& messages, const MicroBatches& batch, E
     sums.add(loss_sum, logits, batch.target(kWholeBatch));
   } else {
     messages.send_forward(kWholeBatch, stage.forward(kWholeBatch, x, x_needs_grad));
-    messages.wait_for_sends();  // until the next rank has the activations
+    messages.wait_for_sends();  // until the next rank has them
   }
 }
 
@@ -56,40 +55,34 @@ void backward(Stage& stage, StageMessages& messages, const MicroBatches& batch) 
 }
 
 /// Tests the model, with forwards only. No gradient comes back: a rank goes on once the next one has its output.
-void evaluate(Pipeline& pipeline, const Plan& plan, Communicator& comm, Epoch& epoch, MicroBatchLoader& loader) {
+void evaluate(PipelineWorker& worker, const Plan& plan, Communicator& comm, Epoch& epoch) {
   const NoGrad no_grad;  // nothing is kept for a backward
-  pipeline.train(false);
-  for (const MicroBatches& batch : epoch.test_batches(loader)) {
+  worker.layers->train(false);
+  for (const MicroBatches& batch : epoch.test_batches(worker.test_loader)) {
     StageMessages messages(comm, plan.shapes, batch.sizes);
-    forward(pipeline.stage(comm.rank()), messages, batch, epoch.test_sums());
+    forward(worker.pipeline.stage(comm.rank()), messages, batch, epoch.test_sums());
   }
-  pipeline.train(true);
+  worker.layers->train(true);
 }
 
 /// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  // Prints, measures and saves; on SIGINT all ranks finish the same step, save and exit. The role, the same on all
-  // ranks, says which layers each rank saves, and that the last rank has the losses.
+  // Prints, measures and saves; on SIGINT all ranks finish the same step, save and exit. The role says which layers
+  // each rank saves, and that the last rank has the losses.
   Run run = make_run(settings, rank.comm, role_of(plan));
-  const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: one on this rank
-  const auto layers = stages.at(rank.index);
-  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
-  run.set_up_checkpoints(data, *layers, *optimizer);  // --resume: loads both; after each epoch, saves both to --out
-  Pipeline pipeline =
-      make_pipeline(settings, plan, stages, rank.comm);  // the rank's stage, and how long its work takes
-  // For metrics.jsonl and trace.json: how long the steps should have taken, given the measured times of all ranks.
-  run.predict_with(make_predictor(plan, pipeline.log()));
-  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  PipelineWorker worker(settings, plan, data, rank);  // this rank's stage, its optimizer, and loaders of batches
+  run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);  // --resume loads both; each epoch saves both
+  run.predict_with(make_predictor(plan, worker.pipeline.log()));    // how long the steps should have taken
 
   for (Epoch& epoch : run.epochs()) {
-    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+    for (const MicroBatches& batch : epoch.training_batches(worker.train_loader)) {
+      Stage& stage = worker.pipeline.stage(rank.index);             // its number is the rank's
       StageMessages messages(rank.comm, plan.shapes, batch.sizes);  // to and from the ranks before and after this one
-      forward(pipeline.stage(rank.index), messages, batch, epoch.train_sums());
-      backward(pipeline.stage(rank.index), messages, batch);
-      pipeline.update(*optimizer);  // this rank's layers: the optimizer's step, then zero_grad
+      forward(stage, messages, batch, epoch.train_sums());
+      backward(stage, messages, batch);
+      worker.pipeline.update(*worker.optimizer);  // this rank's layers: the optimizer's step, then zero_grad
     }
-    evaluate(pipeline, plan, rank.comm, epoch, test_loader);
+    evaluate(worker, plan, rank.comm, epoch);
   }
 }
 
@@ -102,15 +95,14 @@ void train(const Settings& settings) {
     return show_toy(settings);
   }
   const TrainTest data = open_data(settings);
-  // Splits the layers over the ranks. Only --explain and the predictions read the plan's schedule, "naive": the order
-  // of forward and backward above.
+  // Splits the layers. Only --explain and the predictions read its schedule, "naive": the order of the functions above.
   const Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
   if (settings.run.explain) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
   show_toy(settings);  // first, one step of a model that is small enough to print, on two threads of this process
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

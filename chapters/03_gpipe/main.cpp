@@ -10,8 +10,6 @@
 /// as a table of actions that an executor runs (forward_backward in chapters/common/pipeline_steps.h). Both give
 /// bit-identical weights, and the later chapters run tables.
 
-#include "chapters/common/bug_hooks.h"
-#include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
@@ -61,26 +59,21 @@ void forward_backward_by_hand(Stage& stage, const Plan& plan, const MicroBatches
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run = make_run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all stop after one step
   run.print_notes(plan.notes);  // on a table from a file: what its order means for memory, or what is ignored in it
-  const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: only those of this rank
-  const auto layers = joined(stages);                                          // as one module, for the optimizer
-  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
-  run.set_up_checkpoints(data, *layers, *optimizer);  // --resume: loads both; after each epoch, saves both to --out
-  Pipeline pipeline = make_pipeline(settings, plan, stages, rank.comm);  // the stages, and what runs tables
-  // For metrics.jsonl and trace.json: how long the steps should have taken, given the measured times of all ranks.
-  run.predict_with(make_predictor(plan, pipeline.log()));
-  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  PipelineWorker worker(settings, plan, data, rank);  // this rank's stages, their optimizer, and loaders of batches
+  run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);  // --resume loads both; each epoch saves both
+  run.predict_with(make_predictor(plan, worker.pipeline.log()));    // how long the steps should have taken
 
   for (Epoch& epoch : run.epochs()) {
-    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+    for (const MicroBatches& batch : epoch.training_batches(worker.train_loader)) {
       if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
-        forward_backward_by_hand(pipeline.stage(rank.index), plan, batch, rank.comm, epoch.train_sums());
+        Stage& stage = worker.pipeline.stage(rank.index);
+        forward_backward_by_hand(stage, plan, batch, rank.comm, epoch.train_sums());
       } else {
-        forward_backward(pipeline, plan, batch, epoch.train_sums());  // from the plan's table: --explain prints it
+        forward_backward(worker.pipeline, plan, batch, epoch.train_sums());  // from the table: --explain prints it
       }
-      pipeline.update(*optimizer);  // this rank's layers: the optimizer's step, then zero_grad
+      worker.pipeline.update(*worker.optimizer);  // this rank's layers: the optimizer's step, then zero_grad
     }
-    evaluate(pipeline, plan, epoch, test_loader);  // the forwards of the same table, without graphs
+    evaluate(worker.pipeline, plan, epoch, worker.test_loader);  // the forwards of the same table, without graphs
   }
 }
 
@@ -94,7 +87,7 @@ void train(const Settings& settings) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

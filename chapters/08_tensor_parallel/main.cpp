@@ -42,70 +42,54 @@ std::shared_ptr<const LayerFactory> layers_for(const Settings& settings, Communi
                                                 classes_of(settings.training), comm_thread);
 }
 
-/// Returns the role of a rank: it has the layers of a rank of the first pipeline, whole or a slice of each.
-RankRole role_of(const Settings& settings, const Plan& plan, const MeshPosition& position, Communicator& tensor_group) {
-  const MeshSizes& mesh = *settings.data_parallel.mesh;
-  const RankOrder& order = *settings.data_parallel.rank_order;
-  RankRole role = stagecoach::role_of(plan);
-  for (auto& [layer, rank] : role.layers) {  // so far the position in the pipeline
-    rank = rank_at({.pipeline = rank}, mesh, order);
-  }
-  role.stages += " of each pipeline";
-  role.replica_of = rank_at({.pipeline = position.pipeline}, mesh, order);
-  role.splits_losses = true;
-  role.tensor_group = mesh.tensor > 1 ? &tensor_group : nullptr;
-  return role;
-}
-
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   const MeshSizes& sizes = *settings.data_parallel.mesh;
   const RankOrder& order = *settings.data_parallel.rank_order;
   const MeshPosition position = position_of(rank.index, sizes, order);
   Mesh mesh(rank.comm, sizes, order);  // three communicators: the ranks that differ from this one in one direction only
   const Rank in_pipeline{position.pipeline, sizes.pipeline, rank.device, mesh.pipeline()};
-  const Shard shard{position.data, sizes.data};
 
-  Run run = make_run(settings, rank.comm, role_of(settings, plan, position, mesh.tensor()));  // measures and saves
+  // Prints, measures and saves. A rank has the layers of a rank of the first pipeline, whole or a slice of each.
+  RankRole role = role_of(plan);
+  role.stages += " of each pipeline";
+  role.replica_of = rank_at({.pipeline = position.pipeline}, sizes, order);
+  role.splits_losses = true;
+  role.tensor_group = sizes.tensor > 1 ? &mesh.tensor() : nullptr;
+  Run run = make_run(settings, rank.comm, role);
   run.print_notes(plan.notes);
   // With --overlap, a second thread of this rank sums gradients of activations while the rank computes others.
   std::optional<CommThread> comm_thread;
   if (settings.data_parallel.overlap) {
     comm_thread.emplace(mesh.tensor());
   }
-  // This rank's stages, by number, with its slices of their layers. They begin with the values of one device's weights.
-  const auto stages = make_stages(settings.training, plan, data.train, in_pipeline,
-                                  layers_for(settings, mesh.tensor(), comm_thread ? &*comm_thread : nullptr));
-  const auto layers = joined(stages);  // as one module, for the optimizer
-  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
-  Pipeline pipeline =
-      make_pipeline(settings, plan, stages, mesh.pipeline(), loss_of(settings.training, &mesh.tensor()));
-  Reducer reducer(layers->named_parameters(), mesh.data(), {.caps = settings.data_parallel.caps()});
-  // --resume: loads both; after each epoch, saves both to --out, as whole weights: a run can go on with another
-  // pp and tp.
-  run.set_up_checkpoints(data, *layers, *optimizer);
-  broadcast_module(*layers, mesh.data());
-  run.predict_with(make_predictor(plan, pipeline.log(), {&mesh.tensor(), &mesh.data()}));
-  // All ranks of a tensor group load the same images.
-  MicroBatchLoader train_loader =
-      make_micro_batch_loader(settings, plan, data.train, in_pipeline, LoaderFor::training, shard);
-  MicroBatchLoader test_loader =
-      make_micro_batch_loader(settings, plan, data.test, in_pipeline, LoaderFor::testing, shard);
-  // They also compute the same losses, but only the first of them counts.
+  // This rank's slices of its stages' layers, which begin with the values of one device's weights; their optimizer; and
+  // loaders of batches. All ranks of a tensor group load the same images.
+  PipelineWorker worker(settings, plan, data, in_pipeline,
+                        {.layers = layers_for(settings, mesh.tensor(), comm_thread ? &*comm_thread : nullptr),
+                         .loss = loss_of(settings.training, &mesh.tensor()),
+                         .shard = {position.data, sizes.data}});
+  const NamedTensors parameters = worker.layers->named_parameters();
+  Reducer reducer(parameters, mesh.data(), {.caps = settings.data_parallel.caps()});
+  // --resume loads both; each epoch saves both to --out, as whole weights: a run can go on with another pp and tp.
+  run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);
+  broadcast_module(*worker.layers, mesh.data());
+  run.predict_with(make_predictor(plan, worker.pipeline.log(), {&mesh.tensor(), &mesh.data()}));
+  // The ranks of a tensor group compute the same losses, but only the first of them counts.
   EpochSums uncounted(rank.device);
   const bool counts = position.tensor == 0;
 
   for (Epoch& epoch : run.epochs()) {
-    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+    for (const MicroBatches& batch : epoch.training_batches(worker.train_loader)) {
       reducer.begin(Reducer::Sync::no);
       // The layers exchange what they need in their own forwards and backwards; the table lists the messages between
       // stages, and when the gradients of a stage are reduced.
-      forward_backward(pipeline, plan, batch, counts ? epoch.train_sums() : uncounted,
-                       [&](int stage) { reducer.reduce_accumulated(stages.at(stage)->named_parameters()); });
+      forward_backward(worker.pipeline, plan, batch, counts ? epoch.train_sums() : uncounted,
+                       [&](int stage) { reducer.reduce_accumulated(worker.stages.at(stage)->named_parameters()); });
       reducer.finish();
-      pipeline.update(*optimizer);
+      worker.pipeline.update(*worker.optimizer);
     }
-    require_equal_replicas(layers->named_parameters(), mesh.data());  // throws unless their weights are equal
-    evaluate(pipeline, plan, epoch, test_loader, counts ? nullptr : &uncounted);
+    require_equal_replicas(parameters, mesh.data());  // throws unless their weights are equal
+    evaluate(worker.pipeline, plan, epoch, worker.test_loader, counts ? nullptr : &uncounted);
   }
 }
 

@@ -41,6 +41,15 @@ Pipeline make_pipeline(const Settings& settings, const Plan& plan,
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }
 
+PipelineWorker::PipelineWorker(const Settings& settings, const Plan& plan, const TrainTest& data, const Rank& rank,
+                               const PipelineShare& share)
+    : stages(make_stages(settings.training, plan, data.train, rank, share.layers)),
+      layers(joined(stages)),
+      optimizer(make_optimizer(settings.training, layers->named_parameters())),
+      pipeline(make_pipeline(settings, plan, stages, rank.comm, share.loss)),
+      train_loader(make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training, share.shard)),
+      test_loader(make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing, share.shard)) {}
+
 void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
                       const std::function<void(int stage)>& reduce) {
   const Hooks hooks{

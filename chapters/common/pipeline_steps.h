@@ -20,6 +20,27 @@ Pipeline make_pipeline(const Settings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
                        const ClassifierLoss& loss = loss_of_whole_logits);
 
+/// What differs in a pipeline where several share the batches, or several ranks the layers.
+struct PipelineShare {
+  std::shared_ptr<const LayerFactory> layers = nullptr;  ///< makes the layers; null: they are whole
+  ClassifierLoss loss = loss_of_whole_logits;
+  Shard shard = {};  ///< of each batch
+};
+
+/// What a rank of a pipeline trains with, as the plan says.
+struct PipelineWorker {
+  PipelineWorker(const Settings& settings, const Plan& plan, const TrainTest& data, const Rank& rank,
+                 const PipelineShare& share = {});
+
+  std::map<int, std::shared_ptr<Sequential>> stages;  ///< this rank's, by number, with their initial weights
+  std::shared_ptr<Sequential> layers;                 ///< all of them, as one module
+  std::unique_ptr<Optimizer> optimizer;
+  Pipeline pipeline;  ///< runs the stages, and times what they do
+  // Their batches have images on the rank of the first stage, labels on that of the last one, and sizes on all ranks.
+  MicroBatchLoader train_loader;
+  MicroBatchLoader test_loader;
+};
+
 /// Runs the forwards and backwards of a batch in the order of the plan's schedule. The rank of the last stage adds
 /// losses and correct predictions to `sums`. `reduce` is called where the schedule sums the gradients of a stage over
 /// several pipelines; other stages of this rank may not have finished by then.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -199,6 +198,17 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   return plan;
 }
 
+void launch_ranks(const Plan& plan, const std::function<void(Rank&)>& body) {
+  launch_ranks(plan.world, plan.inject, body);
+}
+
+std::vector<std::string> schedules_with_default(const std::string& first) {
+  std::vector<std::string> names = schedule_names();
+  const auto found = std::find(names.begin(), names.end(), first);
+  std::rotate(names.begin(), found, found + 1);
+  return names;
+}
+
 std::vector<std::string> mesh_schedules() {
   return {"1f1b",       "gpipe",          "zb-h1", "naive", "interleaved", "foldx_aiao",
           "foldx_fifo", "interleaved-zb", "zb-h2", "zbv",   "dualpipev"};
@@ -218,6 +228,9 @@ Plan make_pipeline_plan(const Settings& of_pipeline, const MeshSizes& mesh, cons
   plan.schedule = with_reductions(plan.schedule);
   plan.links = links_between_stages(plan, [&](int rank) { return rank_at({.pipeline = rank}, mesh, order); });
   plan.pipelines = mesh_groups(MeshDirection::pipeline, mesh, order);
+  for (auto& [layer, rank] : plan.layers) {
+    rank = rank_at({.pipeline = rank}, mesh, order);
+  }
   plan.reduction_link = plan.world.network.among_any(mesh_groups(MeshDirection::data, mesh, order));
   plan.reductions = reduction_seconds(plan, mesh.data);
   return plan;

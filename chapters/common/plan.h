@@ -2,6 +2,7 @@
 /// @file
 /// How a model is distributed over ranks. It is decided once, before the ranks start.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -68,6 +69,11 @@ std::string why_not_recorded(const Settings& settings);
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
                const std::shared_ptr<const LayerFactory>& layers = nullptr);
 
+/// Calls launch() with the ranks of the plan.
+void launch_ranks(const Plan& plan, const std::function<void(Rank&)>& body);
+
+/// Returns the names of all schedules, with `first`, the default, before the others.
+std::vector<std::string> schedules_with_default(const std::string& first);
 /// Returns the values of --schedule for the pipelines of a mesh; the first is the default.
 std::vector<std::string> mesh_schedules();
 /// Returns the settings of each of the pipelines of `mesh`, which share the batches of `settings`.
