@@ -7,14 +7,15 @@
 #include "core/base/on_exit.h"
 #include "core/base/start_thread.h"
 #include "core/parallel_for.h"
+#include "parallel/comm/communicator_controls.h"
 
 namespace stagecoach {
 
 CommThread::Span CommThread::Pending::wait() const {
   Waiting waiting(comm_thread_->comm_.clock());
-  comm_thread_->own_->set_spinning(true);  // the rank does not need the core now
-  span_.wait();                            // each of the job's own waits has a deadline
-  comm_thread_->own_->set_spinning(false);
+  comm_thread_->own_->controls().set_spinning(true);  // the rank does not need the core now
+  span_.wait();                                       // each of the job's own waits has a deadline
+  comm_thread_->own_->controls().set_spinning(false);
   const Span span = span_.get();
   waiting.until(span.end);
   return span;
@@ -39,7 +40,7 @@ CommThread::CommThread(Communicator& comm) : comm_(comm) {
 }
 
 CommThread::~CommThread() {
-  own_->abort();
+  own_->controls().abort();
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;

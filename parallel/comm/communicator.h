@@ -7,16 +7,16 @@
 /// which names the rank, the call, what the rank was working on, and the tag.
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/tensor.h"
-#include "parallel/comm/clock.h"
+#include "parallel/comm/group.h"
 
 namespace stagecoach {
 
@@ -54,12 +54,7 @@ class PendingReceive {
   std::function<Tensor()> wait_;
 };
 
-/// How all_reduce computes its sum.
-enum class ReduceKind {
-  ordered,  ///< in rank order: equal inputs give equal bytes, on every transport
-  native,   ///< by MPI's or NCCL's own all-reduce: faster where it is tuned for the network, and within 1e-5 (relative)
-            ///< of the ordered sum. It does not check that shapes and types agree. Between threads: ordered.
-};
+class CommunicatorControls;
 
 /// Tags are from 0 to kMaxTag.
 inline constexpr int kMaxTag = (1 << 26) - 1;
@@ -68,17 +63,21 @@ inline constexpr int kMaxTag = (1 << 26) - 1;
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  Communicator() = default;
-  Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual Device device() const = 0;
+  int rank() const { return group_.rank; }
+  int size() const { return group_.size(); }
+  Device device() const { return group_.device; }
   /// Returns this rank's clock, which accounts for every wait in the calls below.
-  virtual Clock& clock() = 0;
+  Clock& clock() const { return *group_.clock; }
   /// Returns the link of messages between this rank and another, by a virtual clock.
-  virtual const Link& link_to(int rank) = 0;
+  const Link& link_to(int rank) const {
+    return clock().network().between(group_.member(group_.rank), group_.member(rank));
+  }
+  /// Returns the bytes that this rank has sent so far, by receiving rank of the world, with all its communicators.
+  /// Messages count as they are. Collectives count as what the algorithms of link.h send, whatever the transport does
+  /// (threads share memory). Numbers, barriers and splits do not count.
+  std::map<int, double> bytes_sent() const { return group_.sent->by_receiver(); }
 
   // Messages. Messages from one rank to another with the same tag arrive in the order in which they were sent. NCCL has
   // no tags: there, receives from a rank must be posted in the order in which that rank sends.
@@ -129,30 +128,21 @@ class Communicator {
   /// ranks call it.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 
-  /// Returns the bytes that this rank has sent so far, by receiving rank of the world, with all its communicators.
-  /// Messages count as they are. Collectives count as what the algorithms of link.h send, whatever the transport does
-  /// (threads share memory). Numbers and barriers do not count.
-  virtual std::map<int, double> bytes_sent() const = 0;
-
-  // Communicators for a second thread of a rank, records and aborts.
   /// Returns another communicator of this group for the calling thread, with its own clock. Messages of the two
   /// communicators never match. All ranks call it. No other thread may use this communicator during the call.
   virtual std::unique_ptr<Communicator> duplicate() = 0;
-  /// Sets whether the thread of a duplicate may poll. By default that thread sleeps while it waits, because it shares a
-  /// core with the rank's own thread. While the rank's thread waits too, the core is free, and with one core per rank
-  /// the duplicate can poll. Any thread may call this.
-  virtual void set_spinning(bool spinning) = 0;
 
-  /// If this rank fails from now on, a record of its last communication is written to `folder`
-  /// (FlightRecorder::leave_in).
-  virtual void leave_record_in(const std::filesystem::path& folder) = 0;
-  /// Leaves what this communicator does from now on out of that record.
-  virtual void stop_recording() {}
-  /// Restarts the deadline of the current wait of this communicator, because the rank that it waits for is busy but
-  /// alive. Any thread may call it.
-  virtual void renew_waits() = 0;
-  /// Ends all current and later waits of this communicator with CommError. Any thread may call it.
-  virtual void abort() = 0;
+  /// Returns what a training loop does not need.
+  virtual CommunicatorControls& controls() = 0;
+
+ protected:
+  explicit Communicator(Group group) : group_(std::move(group)) {}
+  /// For a decorator of `other`, which is the same rank of the same group.
+  Communicator(const Communicator& other) = default;
+  const Group& group() const { return group_; }
+
+ private:
+  Group group_;
 };
 
 }  // namespace stagecoach

@@ -9,16 +9,10 @@
 
 namespace stagecoach {
 
+/// By a clock, all of a collective is a wait.
 class ExchangeCommunicator : public GroupCommunicator {
  public:
   using GroupCommunicator::GroupCommunicator;
-
-  void all_reduce(Tensor& tensor) override;
-  void reduce(Tensor& tensor, int root) override;
-  void broadcast(Tensor& tensor, int root) override;
-  std::vector<Tensor> all_gather(const Tensor& tensor) override;
-  Tensor reduce_scatter(const Tensor& tensor) override;
-  void barrier() override;
 
  protected:
   /// The tensors sent to and received from another rank, on this rank's device; an undefined tensor means none.
@@ -37,16 +31,15 @@ class ExchangeCommunicator : public GroupCommunicator {
   /// if the library cannot sum that type.
   virtual bool sum_natively(Tensor& tensor) = 0;
 
-  /// Returns the latest of the ranks' times by a virtual clock, or 0 with the wall clock.
-  double latest_time(const char* operation, const Tensor& like);
-  /// Returns the choice of each rank, in rank order.
-  std::vector<Choice> gather_choices(int colour, int key);
-
  private:
-  class TimedScope;
+  double latest_time(const char* operation, double mine) final;
+  void do_all_reduce(Tensor& tensor) final;
+  void do_reduce(Tensor& tensor, int root) final;
+  void do_broadcast(Tensor& tensor, int root) final;
+  std::vector<Tensor> do_all_gather(const char* operation, const Tensor& tensor) final;
+  Tensor do_reduce_scatter(const Tensor& tensor) final;
+  void do_barrier() final;
 
-  /// Gathers the tensors of all ranks; errors and the flight record name `operation`.
-  std::vector<Tensor> gather(const char* operation, const Tensor& tensor);
   ExchangeBuffers nothing() const { return ExchangeBuffers(static_cast<std::size_t>(size())); }
   /// Returns the buffers that make(peer) returns for each other rank.
   template <class Make>
@@ -55,10 +48,10 @@ class ExchangeCommunicator : public GroupCommunicator {
   /// Writes the sum of `mine` and the received tensors to `mine`, added in rank order.
   void sum_into(const Tensor& mine, const ExchangeBuffers& buffers) const;
   void sum_whole(Tensor& tensor);
-  Tensor kept_room_for(const Tensor& tensor, int from);
+  Tensor short_sum_buffer(const Tensor& tensor, int from);
   void sum_in_parts(Tensor& tensor);
 
-  std::vector<Tensor> rooms_;  // receive buffers, kept from the last short sum
+  std::vector<Tensor> short_sum_buffers_;  // receive buffers, kept from the last short sum
 };
 
 }  // namespace stagecoach

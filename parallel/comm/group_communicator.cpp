@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
+#include "core/trace.h"
 
 namespace stagecoach {
 
@@ -11,25 +10,94 @@ std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}"
 
 std::string type_of(const Tensor& tensor) { return type_of(tensor.shape(), tensor.dtype()); }
 
-std::string GroupCommunicator::error_context(const char* operation, const std::string& details) const {
-  const std::string activity = current_activity();
-  return fmt::format("rank {}: {}{}{}{}", member(rank()), operation, details, activity.empty() ? "" : ", in the ",
-                     activity);
+PendingSend GroupCommunicator::send_async(const Tensor& tensor, int to, int tag) {
+  require_peer("send", to, tag);
+  require_here("send", tensor);
+  group().sent->add(member(to), bytes_of(tensor));
+  const auto number = recorder_->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
+  trace_send(to, tag, tensor.bytes());
+  const auto sent = start_send(tensor.detach(), to, tag, [&] { return message_context("send", "to", to, tag); });
+  const auto wait = [this, sent, number, to, tag, work = current_work()] {
+    const Span span("send", "wait");
+    Waiting waiting(clock());
+    waiting.until(sent->wait([&] { return send_context(to, tag, work); }));
+    recorder_->end(number);
+  };
+  return {wait, [this, sent, number] {
+            const bool completed = sent->is_done();
+            if (completed) {
+              recorder_->end(number);
+            }
+            return completed;
+          }};
 }
 
-std::string GroupCommunicator::error_context(const char* operation, const char* direction, int peer, int tag) const {
-  return error_context(operation, fmt::format(" {} rank {}, tag {}", direction, member(peer), tag));
+PendingReceive GroupCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
+  require_peer("receive", from, tag);
+  const auto incoming =
+      post_receive(shape, dtype, device(), from, tag, [&] { return message_context("receive", "from", from, tag); });
+  return PendingReceive([this, incoming, shape, dtype, from, tag, work = current_work()] {
+    const Recorded recorded(*recorder_, message_event("receive", from, tag, dtype, shape));
+    const auto context = [&] { return receive_context(from, tag, work); };
+    const double arrival = wait_for(*incoming, context);
+    const Tensor tensor = incoming->take(context);
+    trace_use(from, tag, arrival);
+    return tensor;
+  });
 }
 
-std::string GroupCommunicator::send_context(int to, int tag, const Activity::Work& started) const {
-  const Activity then(started.operation, started.stage, started.microbatch);
-  return error_context("send", "to", to, tag);
+double GroupCommunicator::wait_for(Incoming& incoming, const ErrorContext& context) {
+  const Span span("receive", "wait");
+  Waiting waiting(clock());
+  const double arrival = incoming.wait(context);
+  waiting.until(arrival);
+  return arrival;
 }
 
-std::string GroupCommunicator::receive_context(int from, int tag, const Activity::Work& posted) const {
-  const std::string context = error_context("receive", "from", from, tag);
-  const std::string then = to_string(posted);
-  return then.empty() || then == current_activity() ? context : fmt::format("{} (posted in the {})", context, then);
+void GroupCommunicator::send_number(double number, int to, int tag) {
+  require_peer("send_number", to, tag);
+  const Recorded recorded(*recorder_, message_event("send_number", to, tag, DType::float64, {1}));
+  start_number(number, to, tag, [&] { return message_context("send_number", "to", to, tag); });
+}
+
+double GroupCommunicator::receive_number(int from, int tag) {
+  require_peer("receive_number", from, tag);
+  const Recorded recorded(*recorder_, message_event("receive_number", from, tag, DType::float64, {1}));
+  return wait_for_number(from, tag, [&] { return message_context("receive_number", "from", from, tag); });
+}
+
+std::optional<double> GroupCommunicator::try_receive_number(int from, int tag) {
+  require_peer("try_receive_number", from, tag);
+  return poll_number(from, tag, [&] { return message_context("try_receive_number", "from", from, tag); });
+}
+
+void GroupCommunicator::start_number(double number, int to, int tag, const ErrorContext& context) {
+  start_send(Tensor::from(std::vector{number}, {1}), to, tag, context);
+}
+
+double GroupCommunicator::wait_for_number(int from, int tag, const ErrorContext& context) {
+  const auto incoming = post_receive({1}, DType::float64, Device{}, from, tag, context);
+  wait_for(*incoming, context);
+  return incoming->take(context).item();
+}
+
+std::unique_ptr<Communicator> GroupCommunicator::duplicate() {
+  Group copy = group();
+  copy.name = fmt::format("{}+{}", group().name, duplicates_++);
+  copy.clock = clock().another();
+  return make_duplicate(std::move(copy));
+}
+
+void GroupCommunicator::set_spinning(bool spinning) {
+  wait_policy_.may_spin = spinning;
+  if (wait_policy_.polls()) {
+    wake();
+  }
+}
+
+void GroupCommunicator::abort() {
+  aborted_.request_stop();
+  wake();
 }
 
 void GroupCommunicator::require_peer(const char* operation, int peer, int tag) const {
@@ -38,42 +106,44 @@ void GroupCommunicator::require_peer(const char* operation, int peer, int tag) c
                    error_context(operation), peer, size(), tag, kMaxTag);
 }
 
-void GroupCommunicator::require_root(const char* operation, int root) const {
-  STAGECOACH_CHECK(root >= 0 && root < size(),
-                   "{}: expected a root of at least 0 and less than the group's size, got {} of {}",
-                   error_context(operation), root, size());
-}
-
 void GroupCommunicator::require_here(const char* operation, const Tensor& tensor) const {
   STAGECOACH_CHECK(tensor.device() == device(), "{}: expected a tensor on this rank's device, got {} for {}",
                    error_context(operation), describe(tensor), to_string(device()));
 }
 
-void GroupCommunicator::require_parts(const Tensor& tensor) const {
-  STAGECOACH_CHECK(tensor.dims() > 0 && tensor.size(0) % size() == 0,
-                   "{}: the first extent of {} cannot be divided evenly among {} ranks",
-                   error_context("reduce_scatter"), describe(tensor), size());
+std::string GroupCommunicator::error_context(const std::string& operation) const {
+  const std::string activity = current_activity();
+  return fmt::format("rank {}: {}{}{}", member(rank()), operation, activity.empty() ? "" : ", in the ", activity);
 }
 
-CommError GroupCommunicator::other_operation(const char* operation, int other, const std::string& theirs) const {
-  return CommError(fmt::format(
-      "{}: rank {} calls {} at this point; let all ranks of a group call the same collectives in the same order",
-      error_context(operation), member(other), theirs));
+std::string GroupCommunicator::message_context(const char* operation, const char* direction, int peer, int tag) const {
+  return error_context(fmt::format("{} {} rank {}, tag {}", operation, direction, member(peer), tag));
 }
 
-CommError GroupCommunicator::other_type(const char* operation, const Tensor& mine, int other,
-                                        const std::string& theirs) const {
-  return CommError(fmt::format("{}: expected tensors of the same shape and type, got {} here and {} on rank {}",
-                               error_context(operation), type_of(mine), theirs, member(other)));
+std::string GroupCommunicator::send_context(int to, int tag, const Activity::Work& started) const {
+  const Activity then(started.operation, started.stage, started.microbatch);
+  return message_context("send", "to", to, tag);
 }
 
-CommError GroupCommunicator::unexpected(const std::string& context, const std::string& wanted,
-                                        const std::string& came) {
-  return CommError(fmt::format("{}: expected {}, got {}", context, wanted, came));
+std::string GroupCommunicator::receive_context(int from, int tag, const Activity::Work& posted) const {
+  const std::string context = message_context("receive", "from", from, tag);
+  const std::string then = to_string(posted);
+  return then.empty() || then == current_activity() ? context : fmt::format("{} (posted in the {})", context, then);
+}
+
+CommError GroupCommunicator::unexpected(const std::string& context, const std::string& expected,
+                                        const std::string& got) {
+  return CommError(fmt::format("{}: expected {}, got {}", context, expected, got));
+}
+
+FlightRecorder::Event GroupCommunicator::message_event(const char* operation, int peer, int tag, DType dtype,
+                                                       const Shape& shape) const {
+  return {
+      .operation = operation, .group = group().name, .peer = member(peer), .tag = tag, .dtype = dtype, .shape = shape};
 }
 
 std::string GroupCommunicator::channel(int from, int to, int tag) const {
-  return fmt::format("{}/{}/{}/{}", group_.name, member(from), member(to), tag);
+  return fmt::format("{}/{}/{}/{}", group().name, member(from), member(to), tag);
 }
 
 void GroupCommunicator::trace_send(int to, int tag, std::size_t bytes) const {
@@ -86,102 +156,6 @@ void GroupCommunicator::trace_use(int from, int tag, double arrival) const {
   if (Trace::current() != nullptr) {
     record_use(channel(from, rank(), tag), arrival);
   }
-}
-
-double GroupCommunicator::bytes_per_link(Route route, double bytes) const {
-  switch (route) {
-    case Route::ring_all_reduce:
-      return 2 * (size() - 1) * (bytes / size());
-    case Route::ring_reduce_scatter:
-      return (size() - 1) * (bytes / size());
-    case Route::ring_all_gather:
-      return (size() - 1) * bytes;
-    default:
-      return bytes;
-  }
-}
-
-GroupCommunicator::Links GroupCommunicator::links(Route route, int root) const {
-  const int above = (rank() - root + size()) % size();  // this rank's number, counted from the root
-  const auto counted_from_root = [&](int number) { return (root + number) % size(); };
-  Links links;
-  if (is_ring(route) && size() > 1) {
-    links = {.to = {(rank() + 1) % size()}, .from = {(rank() + size() - 1) % size()}};
-  } else if (route == Route::to_root && above > 0) {
-    links.to = {root};
-  } else if (route == Route::to_root) {
-    for (int other = 1; other < size(); ++other) {
-      links.from.push_back(counted_from_root(other));
-    }
-  } else if (route == Route::from_root) {
-    for (int have = 1; have < size(); have *= 2) {  // in each round, the ranks that have the data pass it on
-      if (above < have && above + have < size()) {
-        links.to.push_back(counted_from_root(above + have));
-      } else if (above >= have && above < 2 * have) {
-        links.from.push_back(counted_from_root(above - have));
-      }
-    }
-  }
-  return links;
-}
-
-GroupCommunicator::CollectiveScope::CollectiveScope(GroupCommunicator& comm, const FlightRecorder::Event& event,
-                                                    std::size_t bytes, Route route, int root)
-    : comm_(comm),
-      links_(comm.links(route, root)),
-      is_shown_(is_in_span()),
-      recorded_(*comm.group_.recorder, event),
-      span_(event.operation, "wait") {
-  span_.set_bytes(bytes);
-  const double sent = comm.bytes_per_link(route, static_cast<double>(bytes));
-  for (const int to : links_.to) {
-    comm.count_message(to, sent);
-    if (is_shown_) {
-      comm.trace_send(to, kTag, static_cast<std::size_t>(sent));
-    }
-  }
-}
-
-GroupCommunicator::CollectiveScope::~CollectiveScope() {
-  for (const int from : links_.from) {
-    if (is_shown_) {
-      comm_.trace_use(from, kTag, comm_.clock().now());
-    }
-  }
-}
-
-FlightRecorder::Event GroupCommunicator::message_event(const char* operation, int peer, int tag, DType dtype,
-                                                       const Shape& shape) const {
-  return {
-      .operation = operation, .group = group_.name, .peer = member(peer), .tag = tag, .dtype = dtype, .shape = shape};
-}
-
-FlightRecorder::Event GroupCommunicator::event(const char* operation, const Tensor& tensor) const {
-  return {.operation = operation, .group = group_.name, .dtype = tensor.dtype(), .shape = tensor.shape()};
-}
-
-Group GroupCommunicator::chosen_from(std::vector<Choice> choices) {
-  const int colour = choices[static_cast<std::size_t>(rank())].colour;
-  std::erase_if(choices, [&](const Choice& choice) { return choice.colour != colour; });
-  std::sort(choices.begin(), choices.end(),
-            [](const Choice& a, const Choice& b) { return std::pair(a.key, a.rank) < std::pair(b.key, b.rank); });
-  Group part = group_;
-  part.name = fmt::format("{}.{}:{}", group_.name, splits_++, colour);
-  part.members.clear();
-  for (const Choice& choice : choices) {
-    if (choice.rank == rank()) {
-      part.rank = static_cast<int>(part.members.size());
-    }
-    part.members.push_back(member(choice.rank));
-  }
-  return part;
-}
-
-Group GroupCommunicator::duplicated() {
-  Group copy = group_;
-  copy.name = fmt::format("{}+{}", group_.name, duplicates_++);
-  copy.clock = group_.clock->another();
-  return copy;
 }
 
 }  // namespace stagecoach

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "core/base/system.h"
+#include "parallel/comm/communicator_controls.h"
 
 namespace stagecoach {
 namespace {
@@ -57,7 +58,7 @@ void Heartbeat::listen(Communicator& own, Listen how) {
   for (int rank = 0; rank < own.size(); ++rank) {
     while (rank != own.rank() && !ended_.contains(rank)) {
       const std::optional<double> sign =
-          how == Listen::to_the_last ? own.receive_number(rank, kTag) : own.try_receive_number(rank, kTag);
+          how == Listen::to_the_end ? own.receive_number(rank, kTag) : own.try_receive_number(rank, kTag);
       if (!sign) {
         break;
       }
@@ -68,7 +69,7 @@ void Heartbeat::listen(Communicator& own, Listen how) {
       const int awaited = awaited_;
       const bool is_everybody = static_cast<int>(heard_.size()) == own.size() - 1;
       if (rank == awaited || (awaited == kEverybody && is_everybody)) {
-        comm_.renew_waits();
+        comm_.controls().renew_waits();
         heard_ = ended_;  // nobody waits for those any more
       }
     }
@@ -99,14 +100,14 @@ bool Heartbeat::is_running() {
 }
 
 void Heartbeat::beat(Communicator& own) {
-  own.stop_recording();  // signs of life would push the rank's messages out of the record
+  own.controls().stop_recording();  // signs of life would push the rank's messages out of the record
   std::unique_lock lock(mutex_);
   while (state_ == State::beating) {
     lock.unlock();
     if (is_alive()) {
       tell_others(own, kAlive);
     }
-    listen(own, Listen::to_what_came);
+    listen(own, Listen::now);
     lock.lock();
     const Waiting waiting(own.clock());
     changed_.wait_for(lock, period_, [this] { return state_ != State::beating; });
@@ -115,7 +116,7 @@ void Heartbeat::beat(Communicator& own) {
   lock.unlock();
   if (ends_well) {
     tell_others(own, kEnds);
-    listen(own, Listen::to_the_last);  // nothing may be under way when the communicator is destroyed
+    listen(own, Listen::to_the_end);  // nothing may be under way when the communicator is destroyed
   }
 }
 

@@ -60,7 +60,7 @@ class Heartbeat {
   bool is_running();
   static void tell_others(Communicator& own, double sign);
   /// Whether to read the signs received so far, or to wait for the last ones of all ranks.
-  enum class Listen { to_what_came, to_the_last };
+  enum class Listen { now, to_the_end };
   void listen(Communicator& own, Listen how);
 
   Communicator& comm_;
@@ -73,7 +73,7 @@ class Heartbeat {
   std::atomic<bool> is_used_ = true;
   std::atomic<int> awaited_ = kNobody;
   std::set<int> heard_;  // ranks that have given a sign since the waits for all were renewed
-  std::set<int> ended_;  // ranks whose last sign has come
+  std::set<int> ended_;  // ranks whose last sign has arrived
   enum class State { beating, ending, stopped };
   void change(State state);
   std::mutex mutex_;  // guards state_

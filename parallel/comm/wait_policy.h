@@ -25,7 +25,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 SteadyTime deadline_after(std::chrono::duration<double> timeout, SteadyTime began = std::chrono::steady_clock::now());
 
 /// How long a wait has lasted. It begins anew when this process has stood still (Ctrl-Z, a debugger, a paused virtual
-/// machine): other ranks may have stood still with it, and what they send needs time to come.
+/// machine): other ranks may have stood still with it, and what they send needs time to arrive.
 class WaitTime {
  public:
   /// A wait looks at the clock at least this often.
@@ -52,7 +52,7 @@ struct WaitPolicy {
   WaitMode mode = WaitMode::sleeping;
   std::stop_token stop = {};
   std::atomic<bool> may_spin = true;  ///< false while another thread of the rank needs the core
-  /// When the other rank last showed that it is alive (Communicator::renew_waits).
+  /// When the other rank last showed that it is alive (CommunicatorControls::renew_waits).
   std::atomic<SteadyTime> renewed = {};
 
   bool polls() const { return mode == WaitMode::polling && may_spin; }

@@ -9,6 +9,7 @@
 #include "core/base/system.h"
 #include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
+#include "parallel/comm/communicator_controls.h"
 #include "parallel/launch/launch.h"
 #include "parallel/training/same_training.h"
 #include "parallel/training/summary.h"
@@ -110,7 +111,7 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   });
   comm_.barrier();  // from here on the folder is this run's
   if (folder_.writes()) {
-    comm_.leave_record_in(folder_.path());
+    comm_.controls().leave_record_in(folder_.path());
   }
 }
 

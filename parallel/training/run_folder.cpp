@@ -15,6 +15,7 @@
 #include "core/base/text_file.h"
 #include "core/base/throw_if.h"
 #include "nn/safetensors.h"
+#include "parallel/comm/communicator_controls.h"
 #include "parallel/training/console.h"
 #include "parallel/training/run_files.h"
 
@@ -174,7 +175,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
     checkpoints().begin(next);
   }
   comm.barrier();
-  comm.leave_record_in(folder_);  // the folder may have been replaced
+  comm.controls().leave_record_in(folder_);  // the folder may have been replaced
   const std::set<int> writers = ranks_with_state(layers);
   if (writers.contains(rank_)) {
     checkpoints().write_shard(next, rank_, state_of_rank(layers, rank_, model));

@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -224,25 +225,19 @@ class Exchange {
 class WatchedCommunicator final : public Communicator {
  public:
   WatchedCommunicator(Exchange& exchange, int rank, int size)
-      : exchange_(exchange), rank_(rank), size_(size), clock_(make_clock(ClockKind::wall, device(), {})) {}
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  Device device() const override { return {DeviceType::cpu, rank_}; }
-  Clock& clock() override { return *clock_; }
-  const Link& link_to(int rank) override { return clock_->network().between(rank_, rank); }
+      : Communicator(group_of(rank, size)), exchange_(exchange) {}
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override {
     require_peer("send", to, tag);
     STAGECOACH_CHECK(tensor.defined(), "send: expected a tensor, got an undefined one");
     const EndPointer end =
-        exchange_.begin({.is_send = true, .rank = rank_, .peer = to, .tag = tag, .tensor = tensor.detach()});
+        exchange_.begin({.is_send = true, .rank = rank(), .peer = to, .tag = tag, .tensor = tensor.detach()});
     return {[this, end] { exchange_.wait(end); }, [this, end] { return exchange_.is_done(end); }};
   }
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override {
     require_peer("receive", from, tag);
     const EndPointer end =
-        exchange_.begin({.is_send = false, .rank = rank_, .peer = from, .tag = tag, .shape = shape, .dtype = dtype});
+        exchange_.begin({.is_send = false, .rank = rank(), .peer = from, .tag = tag, .shape = shape, .dtype = dtype});
     return PendingReceive([this, end] {
       exchange_.wait(end);
       return end->tensor;
@@ -260,31 +255,30 @@ class WatchedCommunicator final : public Communicator {
   void barrier() override { refuse("barrier"); }
   std::unique_ptr<Communicator> split(int, int) override { refuse("split"); }
   std::unique_ptr<Communicator> duplicate() override { refuse("duplicate"); }
-  std::map<int, double> bytes_sent() const override { return {}; }
-  void set_spinning(bool) override {}
-  void leave_record_in(const std::filesystem::path&) override {}
-  void renew_waits() override {}
-  void abort() override { exchange_.stop(); }
+  CommunicatorControls& controls() override { refuse("controls"); }
 
-  void begin_step(int step) { exchange_.begin_step(rank_, step); }
+  void begin_step(int step) { exchange_.begin_step(rank(), step); }
   void require_sends_waited_for(const std::string& look_at) const {
-    exchange_.require_sends_waited_for(rank_, look_at);
+    exchange_.require_sends_waited_for(rank(), look_at);
   }
 
  private:
+  static Group group_of(int rank, int size) {
+    std::vector<int> members(static_cast<std::size_t>(size));
+    std::iota(members.begin(), members.end(), 0);
+    const Device device{DeviceType::cpu, rank};
+    return {"lab", rank, members, device, make_clock(ClockKind::wall, device, {}), nullptr};
+  }
   void require_peer(const char* operation, int peer, int tag) const {
-    STAGECOACH_CHECK(peer >= 0 && peer < size_ && peer != rank_ && tag >= 0 && tag <= kMaxTag,
-                     "rank {}: {}: expected another rank of {} and a tag from 0 to {}, got rank {} and tag {}", rank_,
-                     operation, size_, kMaxTag, peer, tag);
+    STAGECOACH_CHECK(peer >= 0 && peer < size() && peer != rank() && tag >= 0 && tag <= kMaxTag,
+                     "rank {}: {}: expected another rank of {} and a tag from 0 to {}, got rank {} and tag {}", rank(),
+                     operation, size(), kMaxTag, peer, tag);
   }
   [[noreturn]] static void refuse(const char* call) {
     throw Error(fmt::format("{}: not in this lab; use send and receive, or send_async and receive_async", call));
   }
 
   Exchange& exchange_;
-  int rank_;
-  int size_;
-  std::unique_ptr<Clock> clock_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/base/throw_if.h"
+#include "parallel/comm/communicator_controls.h"
 #include "tests/parallel/every_transport.h"
 #include "tests/parallel/nccl_world.h"
 #include "tests/parallel/worlds.h"
@@ -103,7 +104,7 @@ TEST_P(KeepAlives, FillNoRecord) {
   const test::TemporaryFolder folder;
   EXPECT_TRUE(fails_with<DataError>({"the disk is full"}, [&] {
     GetParam()({.ranks = 2, .timeout = kTimeout}, [&](Rank& rank) {
-      rank.comm.leave_record_in(folder.path());
+      rank.comm.controls().leave_record_in(folder.path());
       KeepAlive keep_alive(rank.comm, kTimeout);
       keep_alive.during([] { std::this_thread::sleep_for(kBusy); });
       throw_if<DataError>(rank.index == 0, "the disk is full");

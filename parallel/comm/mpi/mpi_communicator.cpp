@@ -34,6 +34,91 @@ MPI_Datatype mpi_type(DType dtype) {
 
 }  // namespace
 
+/// A message under way.
+class MpiCommunicator::Send final : public Outgoing {
+ public:
+  explicit Send(MpiCommunicator& comm) : comm_(comm) {}
+  /// Starts to send `tensor`. Must be called once.
+  void start(const Tensor& tensor, int to, int tag, const ErrorContext& context);
+  double wait(const ErrorContext& context) override {
+    comm_.wait(requests_, context);
+    end();
+    return completed_at_;
+  }
+  bool is_done() override {
+    if (comm_.is_virtual()) {
+      comm_.receives_->advance();
+    }
+    return has_ended();
+  }
+  /// Releases the memory of a completed send. Returns whether it has completed.
+  bool has_ended() {
+    const bool done = comm_.world_.are_done(requests_);
+    if (done) {
+      end();
+    }
+    return done;
+  }
+
+ private:
+  void end() {
+    message_.end();
+    moving_ = nullptr;
+  }
+
+  MpiCommunicator& comm_;
+  MpiOutgoing message_;
+  MpiRequests requests_;
+  double completed_at_ = 0;  // by a virtual clock: time sent by the receiver
+  std::shared_ptr<void> moving_;
+};
+
+void MpiCommunicator::Send::start(const Tensor& tensor, int to, int tag, const ErrorContext& context) {
+  const MPI_Comm comm = comm_.comm_;
+  const LinkDirection::Send when =
+      comm_.is_virtual() ? comm_.direction(comm_.directions_out_, to).send(bytes_of(tensor), comm_.clock().now())
+                         : LinkDirection::Send{};
+  // MPI_Issend, as a schedule whose sends wait for the receiver must do so also where MPI has buffers to spare.
+  message_.start({comm, to, mpi_tag(tag, kMessage)}, {"send", tensor, when}, tensor,
+                 bytes_of(tensor) > kEagerBytes ? MPI_Issend : MPI_Isend, requests_, context);
+  moving_ = comm_.keep_moving(tensor);
+  if (comm_.is_virtual()) {  // the receiver answers with the time of receipt
+    MpiWorld::check(MPI_Irecv(&completed_at_, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm,
+                              &requests_.emplace_back(MPI_REQUEST_NULL)),
+                    context);
+  }
+}
+
+class MpiCommunicator::Receive final : public Incoming {
+ public:
+  Receive(MpiCommunicator& comm, std::shared_ptr<MpiReceives::Posted> posted)
+      : comm_(comm), receives_(comm.receives_), posted_(std::move(posted)) {}
+  ~Receive() override { receives_->cancel(posted_); }
+  Receive(const Receive&) = delete;
+  Receive& operator=(const Receive&) = delete;
+
+  double wait(const ErrorContext& context) override {
+    comm_.wait(std::span(posted_->requests).first(1), context);
+    if (const MpiHeader got = posted_->message.header(); !got.is_of_same_type(posted_->like)) {
+      throw unexpected(context(), posted_->like.type(), got.type());
+    }
+    comm_.wait(posted_->requests, context);
+    posted_->taken = true;
+    posted_->moving = nullptr;
+    if (!comm_.is_virtual()) {
+      return comm_.clock().now();
+    }
+    receives_->advance();
+    return posted_->arrival;
+  }
+  Tensor take(const ErrorContext& /*context*/) override { return posted_->message.end(); }
+
+ private:
+  MpiCommunicator& comm_;
+  std::shared_ptr<MpiReceives> receives_;
+  std::shared_ptr<MpiReceives::Posted> posted_;
+};
+
 MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives,
                                  WaitMode mode, bool may_spin)
     : ExchangeCommunicator(std::move(group), mode, may_spin),
@@ -48,7 +133,7 @@ MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, st
 
 MpiCommunicator::~MpiCommunicator() {
   for (const auto& sent : sent_) {
-    if (world_.failed() || !world_.are_done(sent->requests)) {
+    if (world_.failed() || !sent->has_ended()) {
       world_.leak_until_exit(sent);
     }
   }
@@ -137,128 +222,38 @@ std::shared_ptr<void> MpiCommunicator::keep_moving(const Tensor& tensor) {
   return is_virtual() || bytes_of(tensor) <= kEagerBytes ? nullptr : world_.keep_moving();
 }
 
-/// Releases the memory of completed sends.
-void MpiCommunicator::forget_sent() {
-  while (!sent_.empty() && world_.are_done(sent_.front()->requests)) {
-    sent_.front()->end();
+std::shared_ptr<GroupCommunicator::Outgoing> MpiCommunicator::start_send(const Tensor& tensor, int to, int tag,
+                                                                         const ErrorContext& context) {
+  while (!sent_.empty() && sent_.front()->has_ended()) {
     sent_.pop_front();
   }
+  synchronize({tensor.device(), Stream::kCompute});  // MPI reads what the device has made
+  const auto send = std::allocate_shared<Send>(Recycled<Send>(), *this);
+  send->start(tensor, to, tag, context);
+  sent_.push_back(send);
+  return send;
 }
 
-std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* operation, const Tensor& tensor, int to,
-                                                                   int tag) {
-  forget_sent();
-  synchronize({device(), Stream::kCompute});
-  const auto sent = std::allocate_shared_for_overwrite<Sent>(Recycled<Sent>());
-  const LinkDirection::Send when =
-      is_virtual() ? direction(directions_out_, to).send(bytes_of(tensor), clock().now()) : LinkDirection::Send{};
-  const ErrorContext context = [&] { return error_context(operation, "to", to, tag); };
-  // MPI_Issend, as a schedule whose sends wait for the receiver must do so also where MPI has buffers to spare.
-  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor,
-                      bytes_of(tensor) > kEagerBytes ? MPI_Issend : MPI_Isend, sent->requests, context);
-  sent->moving = keep_moving(tensor);
-  if (is_virtual()) {  // the receiver answers with the time of receipt
-    MpiWorld::check(MPI_Irecv(&sent->completed_at, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm_,
-                              &sent->requests.emplace_back(MPI_REQUEST_NULL)),
-                    context);
-  }
-  sent_.push_back(sent);
-  return sent;
-}
-
-PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
-  require_peer("send", to, tag);
-  require_here("send", tensor);
-  count_message(to, bytes_of(tensor));
-  const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  trace_send(to, tag, tensor.bytes());
-  const auto sent = start_send("send", tensor.detach(), to, tag);
-  const auto end = [this, sent, number] {
-    sent->end();
-    group().recorder->end(number);
-  };
-  const auto wait_completed = [this, sent, to, tag, work = current_work(), end] {
-    const Span span("send", "wait");
-    Waiting waiting(clock());
-    wait(sent->requests, [&] { return send_context(to, tag, work); });
-    waiting.until(sent->completed_at);
-    end();
-  };
-  return {wait_completed, [this, sent, end] {
-            if (is_virtual()) {
-              receives_->advance();
-            }
-            const bool is_completed = world_.are_done(sent->requests);
-            if (is_completed) {
-              end();
-            }
-            return is_completed;
-          }};
-}
-
-std::shared_ptr<MpiReceives::Posted> MpiCommunicator::post(const char* operation, const Tensor& tensor, int from,
-                                                           int tag) {
-  const auto posted = receives_->post({comm_, from, mpi_tag(tag, kMessage)}, tensor,
-                                      [&] { return error_context(operation, "from", from, tag); });
+std::shared_ptr<GroupCommunicator::Incoming> MpiCommunicator::post_receive(const Shape& shape, DType dtype,
+                                                                           Device device, int from, int tag,
+                                                                           const ErrorContext& context) {
+  synchronize({device, Stream::kCompute});  // MPI writes to memory that the device may still be using
+  const Tensor tensor = Tensor::empty(shape, dtype, device);
+  const auto posted = receives_->post({comm_, from, mpi_tag(tag, kMessage)}, tensor, context);
   posted->moving = keep_moving(tensor);
   if (is_virtual()) {
     receives_->expect(posted, direction(directions_in_, from), clock().now(), {comm_, from, mpi_tag(tag, kCompleted)});
   }
-  return {posted.get(), [receives = receives_, posted](MpiReceives::Posted*) { receives->cancel(posted); }};
+  return std::make_shared<Receive>(*this, posted);
 }
 
-Tensor MpiCommunicator::wait_for(MpiReceives::Posted& posted, const ErrorContext& context) {
-  const Span span("receive", "wait");
-  Waiting waiting(clock());
-  wait(std::span(posted.requests).first(1), context);
-  if (const MpiHeader came = posted.message.header(); !came.is_of_same_type(posted.like)) {
-    throw unexpected(context(), posted.like.type(), came.type());
-  }
-  wait(posted.requests, context);
-  if (is_virtual()) {
-    receives_->advance();
-    waiting.until(posted.arrival);
-  }
-  posted.taken = true;
-  posted.moving = nullptr;
-  return posted.message.end();
+std::optional<double> MpiCommunicator::poll_number(int from, int tag, const ErrorContext& context) {
+  int has_arrived = 0;
+  MpiWorld::check(MPI_Iprobe(from, mpi_tag(tag, kMessage), comm_, &has_arrived, MPI_STATUS_IGNORE), context);
+  return has_arrived != 0 ? std::optional(receive_number(from, tag)) : std::nullopt;
 }
 
-PendingReceive MpiCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
-  require_peer("receive", from, tag);
-  synchronize({device(), Stream::kCompute});  // MPI writes to memory that the device may still be using
-  const auto posted = post("receive", Tensor::empty(shape, dtype, device()), from, tag);
-  return PendingReceive([this, posted, shape, dtype, from, tag, work = current_work()] {
-    const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const Tensor tensor = wait_for(*posted, [&] { return receive_context(from, tag, work); });
-    trace_use(from, tag, is_virtual() ? posted->arrival : clock().now());
-    return tensor;
-  });
-}
-
-void MpiCommunicator::send_number(double number, int to, int tag) {
-  require_peer("send_number", to, tag);
-  const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
-  start_send("send_number", Tensor::from(std::vector{number}, {1}), to, tag);
-}
-
-double MpiCommunicator::receive_number(int from, int tag) {
-  require_peer("receive_number", from, tag);
-  const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const auto posted = post("receive_number", Tensor::empty({1}, DType::float64), from, tag);
-  return wait_for(*posted, [&] { return error_context("receive_number", "from", from, tag); }).item();
-}
-
-std::optional<double> MpiCommunicator::try_receive_number(int from, int tag) {
-  require_peer("try_receive_number", from, tag);
-  int has_come = 0;
-  MpiWorld::check(MPI_Iprobe(from, mpi_tag(tag, kMessage), comm_, &has_come, MPI_STATUS_IGNORE),
-                  [&] { return error_context("try_receive_number", "from", from, tag); });
-  return has_come != 0 ? std::optional(receive_number(from, tag)) : std::nullopt;
-}
-
-std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
-  Group part = chosen_from(gather_choices(colour, key));
+std::unique_ptr<Communicator> MpiCommunicator::make_part(Group part) {
   MPI_Comm comm = MPI_COMM_NULL;
   // MPI requires colours >= 0, so the first member's world rank is the colour. All ranks are in the call by now.
   world_.guard("MPI_Comm_split", [&] { MPI_Comm_split(comm_, part.members[0], part.rank, &comm); });
@@ -266,11 +261,11 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
                                            wait_policy().may_spin);
 }
 
-std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
+std::unique_ptr<Communicator> MpiCommunicator::make_duplicate(Group copy) {
   MPI_Comm comm = MPI_COMM_NULL;
   world_.guard("MPI_Comm_dup", [&] { MPI_Comm_dup(comm_, &comm); });
   constexpr bool kMaySpin = false;
-  return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), std::make_shared<MpiReceives>(world_),
+  return std::make_unique<MpiCommunicator>(world_, comm, std::move(copy), std::make_shared<MpiReceives>(world_),
                                            wait_policy().mode, kMaySpin);
 }
 

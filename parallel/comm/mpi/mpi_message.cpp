@@ -9,14 +9,14 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::size_t kRoom = kFirstMessage - sizeof(MpiHeader);
+constexpr std::size_t kPayload = kFirstMessage - sizeof(MpiHeader);
 constexpr std::size_t kLargest = std::size_t{1} << 30;  // MPI counts bytes in an int
 
 /// Returns how many of a tensor's bytes the first message contains. For a long tensor this is 0, because splitting it
 /// gains nothing, and for a GPU tensor too, because the first message is in host memory.
 std::size_t bytes_in_first(const Tensor& tensor) {
-  const bool is_short = tensor.bytes() <= kRoom + kFirstMessage && tensor.device().type == DeviceType::cpu;
-  return is_short ? std::min(tensor.bytes(), kRoom) : 0;
+  const bool is_short = tensor.bytes() <= kPayload + kFirstMessage && tensor.device().type == DeviceType::cpu;
+  return is_short ? std::min(tensor.bytes(), kPayload) : 0;
 }
 
 /// Calls `call(start, bytes)` for each message that the rest of a tensor needs after the first.

@@ -39,22 +39,22 @@ void MpiReceives::expect(const std::shared_ptr<Posted>& posted, LinkDirection& d
 void MpiReceives::advance() {
   // Messages of one direction are matched in the order in which they were sent. MPI returns their headers in that
   // order; an earlier message that arrives during a poll, after its own request was checked, is found by the next poll.
-  std::vector<std::shared_ptr<Posted>> come;
+  std::vector<std::shared_ptr<Posted>> arrived;
   for (bool more = true; more;) {
     more = false;
     std::erase_if(expected_, [&](const std::shared_ptr<Posted>& posted) {
-      const bool has_come = world_.are_done({&posted->requests.front(), 1});
-      if (has_come) {
-        come.push_back(posted);
+      const bool has_arrived = world_.are_done({&posted->requests.front(), 1});
+      if (has_arrived) {
+        arrived.push_back(posted);
         more = true;
       }
-      return has_come;
+      return has_arrived;
     });
   }
-  std::sort(come.begin(), come.end(), [](const auto& a, const auto& b) {
+  std::sort(arrived.begin(), arrived.end(), [](const auto& a, const auto& b) {
     return a->message.header().send.number < b->message.header().send.number;
   });
-  for (const auto& posted : come) {
+  for (const auto& posted : arrived) {
     answer(*posted);
   }
 }

@@ -239,9 +239,9 @@ void MpiWorld::poll() {
   if (!lock.owns_lock()) {
     return;  // another thread polls
   }
-  int came = 0;
+  int heard = 0;
   MPI_Status status{};
-  while (MPI_Test(&listening_, &came, &status) == MPI_SUCCESS && came != 0) {
+  while (MPI_Test(&listening_, &heard, &status) == MPI_SUCCESS && heard != 0) {
     gone_[static_cast<std::size_t>(status.MPI_SOURCE)] = true;
     note_failure(fmt::format("rank {} has failed ({})", status.MPI_SOURCE, heard_.data()));
     listen();

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/stream.h"
-#include "core/trace.h"
 
 namespace stagecoach {
 namespace {
@@ -38,7 +37,7 @@ NcclCommunicator::~NcclCommunicator() {
   }
   try {
     wait([this] { return outbox_.empty(); }, [this] { return error_context("completing the sends"); });
-    unwanted_.empty() ? backend_->close() : backend_->abort();
+    unclaimed_.empty() ? backend_->close() : backend_->abort();
   } catch (const Error&) {  // pending sends are abandoned; wait() has ended them
   }
 }
@@ -81,105 +80,104 @@ void NcclCommunicator::serve() {
 }
 
 NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Direction direction, const Tensor& tensor,
-                                                  int peer, int tag) {
+                                                  int peer, int tag, const ErrorContext& context) {
   if (tensor.bytes() == 0) {
     return {tensor};
   }
-  const bool is_receive = direction == PointToPointBackend::Move::Direction::in;
-  const auto context = [&] {
-    return with_type(error_context(is_receive ? "receive" : "send", is_receive ? "from" : "to", peer, tag),
-                     type_of(tensor));
-  };
-  return {tensor, guarded([&] { return backend_->start({direction, tensor, peer, tag}); }, context)};
+  return {tensor, guarded(
+                      [&] {
+                        return backend_->start({direction, tensor, peer, tag});
+                      },
+                      [&] { return with_type(context(), type_of(tensor)); })};
 }
 
-PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
-  require_peer("send", to, tag);
-  require_here("send", tensor);
-  count_message(to, bytes_of(tensor));
-  const auto event = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  trace_send(to, tag, tensor.bytes());
-  const auto sent =
-      std::make_shared<Message>(start(PointToPointBackend::Move::Direction::out, tensor.detach(), to, tag));
-  outbox_.push_back(sent);
-  const auto wait_completed = [this, sent, event, to, tag, type = type_of(tensor), work = current_work()] {
-    const Span span("send", "wait");
-    const Waiting waiting(clock());
-    wait([&] { return sent->is_done(); }, [&] { return with_type(send_context(to, tag, work), type); });
-    group().recorder->end(event);
-  };
-  return {wait_completed, [this, sent, event] {
-            const bool completed = sent->is_done();
-            if (completed) {
-              group().recorder->end(event);
-            }
-            return completed;
-          }};
+class NcclCommunicator::Send final : public Outgoing {
+ public:
+  Send(NcclCommunicator& comm, std::shared_ptr<Message> message)
+      : comm_(comm), message_(std::move(message)), type_(type_of(message_->tensor)) {}
+  double wait(const ErrorContext& context) override {
+    comm_.wait([this] { return message_->is_done(); }, [&] { return with_type(context(), type_); });
+    return comm_.clock().now();
+  }
+  bool is_done() override { return message_->is_done(); }
+
+ private:
+  NcclCommunicator& comm_;
+  std::shared_ptr<Message> message_;
+  std::string type_;
+};
+
+std::shared_ptr<GroupCommunicator::Outgoing> NcclCommunicator::start_send(const Tensor& tensor, int to, int tag,
+                                                                          const ErrorContext& context) {
+  outbox_.push_back(
+      std::make_shared<Message>(start(PointToPointBackend::Move::Direction::out, tensor, to, tag, context)));
+  return std::make_shared<Send>(*this, outbox_.back());
 }
 
-NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype, int from, int tag) {
-  const auto found = unwanted_.find(from);
-  if (found == unwanted_.end()) {
-    return start(PointToPointBackend::Move::Direction::in, Tensor::empty(shape, dtype, device()), from, tag);
+/// NCCL cannot withdraw a receive: if this one is never waited for, the next receive from the same rank takes it over.
+class NcclCommunicator::Receive final : public Incoming {
+ public:
+  Receive(NcclCommunicator& comm, Message message, int from) : comm_(comm), message_(std::move(message)), from_(from) {}
+  ~Receive() override {
+    if (message_.tensor.defined()) {
+      comm_.unclaimed_[from_].push_back(std::move(message_));
+    }
+  }
+  Receive(const Receive&) = delete;
+  Receive& operator=(const Receive&) = delete;
+
+  double wait(const ErrorContext& context) override {
+    comm_.wait([this] { return message_.is_done(); }, [&] { return with_type(context(), type_of(message_.tensor)); });
+    return comm_.clock().now();
+  }
+  Tensor take(const ErrorContext& /*context*/) override { return std::exchange(message_, {}).tensor; }
+
+ private:
+  NcclCommunicator& comm_;
+  Message message_;
+  int from_;
+};
+
+std::optional<NcclCommunicator::Message> NcclCommunicator::take_unclaimed(int from) {
+  const auto found = unclaimed_.find(from);
+  if (found == unclaimed_.end()) {
+    return std::nullopt;
   }
   Message message = std::move(found->second.front());
   found->second.pop_front();
   if (found->second.empty()) {
-    unwanted_.erase(found);
-  }
-  if (message.tensor.shape() != shape || message.tensor.dtype() != dtype) {
-    throw CommError(fmt::format(
-        "{0}: an earlier receive of {1} that was never waited for gets the next message, because NCCL cannot cancel a "
-        "receive: expected a receive of the same shape and type, got {2}; wait for every receive",
-        error_context("receive", "from", from, tag), type_of(message.tensor), type_of(shape, dtype)));
+    unclaimed_.erase(found);
   }
   return message;
 }
 
-PendingReceive NcclCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
-  require_peer("receive", from, tag);
-  // NCCL cannot withdraw a receive: if this one is never waited for, the next receive from the same rank takes it over.
-  const auto keep_unwanted = [this, from](Message* message) {
-    if (message->tensor.defined()) {
-      unwanted_[from].push_back(std::move(*message));
-    }
-    delete message;
-  };
-  const std::shared_ptr<Message> receive(new Message(post(shape, dtype, from, tag)), keep_unwanted);
-  return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
-    const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const Tensor tensor =
-        wait_for(*receive, [&] { return with_type(receive_context(from, tag, work), type_of(shape, dtype)); });
-    trace_use(from, tag, clock().now());
-    return tensor;
-  });
+std::shared_ptr<GroupCommunicator::Incoming> NcclCommunicator::post_receive(const Shape& shape, DType dtype,
+                                                                            Device device, int from, int tag,
+                                                                            const ErrorContext& context) {
+  std::optional<Message> message = take_unclaimed(from);
+  if (!message) {
+    message = start(PointToPointBackend::Move::Direction::in, Tensor::empty(shape, dtype, device), from, tag, context);
+  } else if (message->tensor.shape() != shape || message->tensor.dtype() != dtype) {
+    throw CommError(fmt::format(
+        "{0}: an earlier receive of {1} that was never waited for gets the next message, because NCCL cannot cancel a "
+        "receive: expected a receive of the same shape and type, got {2}; wait for every receive",
+        context(), type_of(message->tensor), type_of(shape, dtype)));
+  }
+  return std::make_shared<Receive>(*this, std::move(*message), from);
 }
 
-Tensor NcclCommunicator::wait_for(Message& message, const ErrorContext& context) {
-  const Span span("receive", "wait");
-  const Waiting waiting(clock());
-  wait([&] { return message.is_done(); }, context);
-  return std::exchange(message, {}).tensor;
-}
-
-void NcclCommunicator::send_number(double number, int to, int tag) {
-  require_peer("send_number", to, tag);
-  const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
+void NcclCommunicator::start_number(double number, int to, int tag, const ErrorContext& /*context*/) {
   control_.post(member(to), number_key(rank(), tag), fmt::format("{:.17g}", number));
 }
 
-double NcclCommunicator::receive_number(int from, int tag) {
-  require_peer("receive_number", from, tag);
-  const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
+double NcclCommunicator::wait_for_number(int from, int tag, const ErrorContext& context) {
   const Waiting waiting(clock());
   std::optional<double> number;
-  wait([&] { return (number = try_receive_number(from, tag)).has_value(); },
-       [&] { return error_context("receive_number", "from", from, tag); });
+  wait([&] { return (number = poll_number(from, tag, context)).has_value(); }, context);
   return *number;
 }
 
-std::optional<double> NcclCommunicator::try_receive_number(int from, int tag) {
-  require_peer("try_receive_number", from, tag);
+std::optional<double> NcclCommunicator::poll_number(int from, int tag, const ErrorContext& /*context*/) {
   const std::optional<std::string> text = control_.take(number_key(from, tag));
   return text ? std::optional(std::strtod(text->c_str(), nullptr)) : std::nullopt;
 }
@@ -220,16 +218,15 @@ std::unique_ptr<PointToPointBackend> NcclCommunicator::split_backend(int colour,
   return guarded([&] { return backend_->split(colour, key, poll); }, context);
 }
 
-std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
-  Group part = chosen_from(gather_choices(colour, key));
+std::unique_ptr<Communicator> NcclCommunicator::make_part(Group part) {
   // NCCL requires colours >= 0, so the first member's world rank is the colour.
   auto backend = split_backend(part.members[0], part.rank, "split");
   return std::make_unique<NcclCommunicator>(control_, std::move(backend), std::move(part));
 }
 
-std::unique_ptr<Communicator> NcclCommunicator::duplicate() {
+std::unique_ptr<Communicator> NcclCommunicator::make_duplicate(Group copy) {
   auto backend = split_backend(0, rank(), "duplicate");
-  return std::make_unique<NcclCommunicator>(control_, std::move(backend), duplicated());
+  return std::make_unique<NcclCommunicator>(control_, std::move(backend), std::move(copy));
 }
 
 }  // namespace stagecoach

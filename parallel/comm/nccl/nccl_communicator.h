@@ -40,14 +40,6 @@ class NcclCommunicator final : public ExchangeCommunicator {
   NcclCommunicator(ControlChannel& control, std::unique_ptr<PointToPointBackend> backend, Group group);
   ~NcclCommunicator() override;
 
-  PendingSend send_async(const Tensor& tensor, int to, int tag) override;
-  PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
-  void send_number(double number, int to, int tag) override;
-  double receive_number(int from, int tag) override;
-  std::optional<double> try_receive_number(int from, int tag) override;
-  std::unique_ptr<Communicator> split(int colour, int key) override;
-  std::unique_ptr<Communicator> duplicate() override;
-
  private:
   /// A message under way. A message without bytes has already arrived.
   struct Message {
@@ -55,16 +47,26 @@ class NcclCommunicator final : public ExchangeCommunicator {
     std::shared_ptr<PointToPointBackend::Transfer> transfer = nullptr;
     bool is_done() const { return transfer == nullptr || transfer->is_done(); }
   };
+  class Send;
+  class Receive;
 
+  std::shared_ptr<Outgoing> start_send(const Tensor& tensor, int to, int tag, const ErrorContext& context) override;
+  std::shared_ptr<Incoming> post_receive(const Shape& shape, DType dtype, Device device, int from, int tag,
+                                         const ErrorContext& context) override;
+  void start_number(double number, int to, int tag, const ErrorContext& context) override;
+  double wait_for_number(int from, int tag, const ErrorContext& context) override;
+  std::optional<double> poll_number(int from, int tag, const ErrorContext& context) override;
+  std::unique_ptr<Communicator> make_part(Group part) override;
+  std::unique_ptr<Communicator> make_duplicate(Group copy) override;
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
   bool sum_natively(Tensor& tensor) override;
   /// Returns what `call` returns. If it fails, ends the backend's transfers and throws CommError.
   template <class Call>
   auto guarded(const Call& call, const ErrorContext& context);
-  Message start(PointToPointBackend::Move::Direction direction, const Tensor& tensor, int peer, int tag);
-  /// Returns the oldest receive from rank `from` that is no longer waited for, or posts a new one.
-  Message post(const Shape& shape, DType dtype, int from, int tag);
-  Tensor wait_for(Message& message, const ErrorContext& context);
+  Message start(PointToPointBackend::Move::Direction direction, const Tensor& tensor, int peer, int tag,
+                const ErrorContext& context);
+  /// Returns the oldest receive from rank `from` that is no longer waited for.
+  std::optional<Message> take_unclaimed(int from);
   /// Advances pending sends, and drops those that have completed.
   void serve();
   /// Advances pending sends until `done` holds.
@@ -77,7 +79,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   ControlChannel& control_;
   std::unique_ptr<PointToPointBackend> backend_;
   std::deque<std::shared_ptr<Message>> outbox_;
-  std::map<int, std::deque<Message>> unwanted_;  // receives that are no longer waited for, by sending rank
+  std::map<int, std::deque<Message>> unclaimed_;  // receives that are no longer waited for, by sending rank
   bool broken_ = false;
   int exceptions_before_;
 };

@@ -41,11 +41,11 @@ std::shared_ptr<MessageTable::Sent> MessageTable::send(const Address& address, c
   return sent;
 }
 
-std::shared_ptr<MessageTable::Posted> MessageTable::post(const Address& address, const Tensor& room, double now,
+std::shared_ptr<MessageTable::Posted> MessageTable::post(const Address& address, const Tensor& buffer, double now,
                                                          const Link& link) {
   Direction& way = direction(address, link);
   const auto posted = std::make_shared<Posted>(
-      Posted{address, way.link.post(now), room, room.defined() ? work_so_far(room.device()) : Event{}});
+      Posted{address, way.link.post(now), buffer, buffer.defined() ? work_so_far(buffer.device()) : Event{}});
   Queue& queue = way.queues[address.tag];
   if (queue.sent.empty()) {
     queue.posted.push_back(posted);
@@ -69,10 +69,10 @@ void MessageTable::match(LinkDirection& link, Sent& sent, Posted& posted) {
   posted.arrival = link.match(sent.send, posted.post);
   posted.tensor = std::move(sent.tensor);
   posted.ready = sent.ready;
-  const Tensor& room = posted.room;
-  if (room.defined() && room.shape() == posted.tensor.shape() && room.dtype() == posted.tensor.dtype()) {
-    sent.copied = posted.ready = copy_async(posted.tensor, posted.room, sent.ready, posted.room_free);
-    posted.tensor = room;
+  const Tensor& buffer = posted.buffer;
+  if (buffer.defined() && buffer.shape() == posted.tensor.shape() && buffer.dtype() == posted.tensor.dtype()) {
+    sent.copied = posted.ready = copy_async(posted.tensor, posted.buffer, sent.ready, posted.buffer_free);
+    posted.tensor = buffer;
   }
   posted.matched = true;
   sent.completed = true;

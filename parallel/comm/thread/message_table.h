@@ -37,18 +37,18 @@ class MessageTable {
   struct Posted {
     Address address;
     LinkDirection::Post post;
-    Tensor room;      ///< destination of a GPU's copy; undefined where the sender's memory is handed over
-    Event room_free;  ///< when the receiver's device no longer uses `room`
+    Tensor buffer;      ///< destination of a GPU's copy; undefined where the sender's memory is handed over
+    Event buffer_free;  ///< when the receiver's device no longer uses `buffer`
     bool matched = false;
-    Tensor tensor = {};  ///< the received tensor: `room` with a copy, or the sender's tensor
+    Tensor tensor = {};  ///< the received tensor: `buffer` with a copy, or the sender's tensor
     Event ready = {};    ///< when `tensor` is complete
     double arrival = 0;
   };
 
   /// Sends a message at time `now`, over a link like `link`.
   std::shared_ptr<Sent> send(const Address& address, const Tensor& tensor, double now, const Link& link);
-  /// Posts a receive at time `now`. A copy between GPUs is written to `room`, which may be undefined.
-  std::shared_ptr<Posted> post(const Address& address, const Tensor& room, double now, const Link& link);
+  /// Posts a receive at time `now`. A copy between GPUs is written to `buffer`, which may be undefined.
+  std::shared_ptr<Posted> post(const Address& address, const Tensor& buffer, double now, const Link& link);
   /// Withdraws a receive. A message that has already arrived for it is lost.
   void cancel(const std::shared_ptr<Posted>& posted);
 

@@ -5,254 +5,218 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/trace.h"
+#include "core/stream.h"
 #include "parallel/comm/ordered_sum.h"
 
 namespace stagecoach {
+namespace {
 
-ThreadWorld::Address ThreadCommunicator::address_of(int from, int to, int tag) const {
-  return {group().name, member(from), member(to), tag};
-}
-
-Tensor ThreadCommunicator::here(const Tensor& tensor) const {
-  if (tensor.device() == device()) {
+/// Returns `tensor`, which another rank computed, on `device`.
+Tensor on_device(const Tensor& tensor, Device device) {
+  if (tensor.device() == device) {
     return tensor;
   }
-  const bool both_cpu = tensor.device().type == DeviceType::cpu && device().type == DeviceType::cpu;
-  return both_cpu ? tensor.seen_from(device()) : tensor.to(device());
+  const bool both_cpu = tensor.device().type == DeviceType::cpu && device.type == DeviceType::cpu;
+  return both_cpu ? tensor.seen_from(device) : tensor.to(device);
 }
 
-PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag) {
-  require_peer("send", to, tag);
-  require_here("send", tensor);
-  count_message(to, bytes_of(tensor));
-  const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  trace_send(to, tag, tensor.bytes());
-  const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), link_to(to));
-  const auto wait = [this, sent, number, to, tag, work = current_work()] {
-    const Span span("send", "wait");
-    Waiting waiting(clock());
-    waiting.until(
-        world_->wait_completed(member(rank()), *sent, wait_policy(), [&] { return send_context(to, tag, work); }));
-    if (sent->copied.recorded()) {
-      sent->copied.wait({device(), Stream::kCompute});  // later work may write to the tensor
+}  // namespace
+
+class ThreadCommunicator::Send final : public Outgoing {
+ public:
+  Send(const ThreadCommunicator& comm, std::shared_ptr<ThreadWorld::Sent> sent) : comm_(comm), sent_(std::move(sent)) {}
+  double wait(const ErrorContext& context) override {
+    const double completed_at =
+        comm_.world_->wait_completed(comm_.member(comm_.rank()), *sent_, comm_.wait_policy(), context);
+    if (sent_->copied.recorded()) {
+      sent_->copied.wait({comm_.device(), Stream::kCompute});  // later work may write to the tensor
     }
-    group().recorder->end(number);
-  };
-  return {wait, [this, sent, number] {
-            const bool completed = world_->is_completed(*sent);
-            if (completed) {
-              group().recorder->end(number);
-            }
-            return completed;
-          }};
-}
-
-std::shared_ptr<ThreadWorld::Posted> ThreadCommunicator::post(int from, int tag, const Tensor& room) {
-  const auto posted = world_->post(address_of(from, rank(), tag), room, clock().now(), link_to(from));
-  return {posted.get(), [world = world_, posted](ThreadWorld::Posted*) { world->cancel(posted); }};
-}
-
-PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
-  require_peer("receive", from, tag);
-  const bool is_copied = device().type == DeviceType::cuda;
-  const auto receive = post(from, tag, is_copied ? Tensor::empty(shape, dtype, device()) : Tensor{});
-  return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
-    const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const auto context = [&] { return receive_context(from, tag, work); };
-    const Tensor tensor = wait_for(*receive, context);
-    if (tensor.shape() != shape || tensor.dtype() != dtype) {
-      throw unexpected(context(), type_of(shape, dtype), type_of(tensor));
-    }
-    if (device().type == DeviceType::cuda) {
-      receive->ready.wait({device(), Stream::kCompute});
-    }
-    trace_use(from, tag, receive->arrival);
-    return here(tensor);
-  });
-}
-
-Tensor ThreadCommunicator::wait_for(ThreadWorld::Posted& posted, const ErrorContext& context) {
-  const Span span("receive", "wait");
-  Waiting waiting(clock());
-  world_->wait_matched(posted, wait_policy(), context);
-  waiting.until(posted.arrival);
-  posted.room = {};
-  return std::exchange(posted.tensor, {});
-}
-
-void ThreadCommunicator::send_number(double number, int to, int tag) {
-  require_peer("send_number", to, tag);
-  const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
-  world_->send(address_of(rank(), to, tag), Tensor::from(std::vector{number}, {1}), clock().now(), link_to(to));
-}
-
-double ThreadCommunicator::receive_number(int from, int tag) {
-  require_peer("receive_number", from, tag);
-  const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const auto context = [&] { return error_context("receive_number", "from", from, tag); };
-  const Tensor tensor = wait_for(*post(from, tag, {}), context);
-  if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
-    throw unexpected(context(), "a number", type_of(tensor));
+    return completed_at;
   }
-  return tensor.to_vector<double>()[0];
+  bool is_done() override { return comm_.world_->is_completed(*sent_); }
+
+ private:
+  const ThreadCommunicator& comm_;
+  std::shared_ptr<ThreadWorld::Sent> sent_;
+};
+
+class ThreadCommunicator::Receive final : public Incoming {
+ public:
+  Receive(const ThreadCommunicator& comm, std::shared_ptr<ThreadWorld::Posted> posted, const Shape& shape, DType dtype,
+          Device device)
+      : comm_(comm), world_(comm.world_), posted_(std::move(posted)), shape_(shape), dtype_(dtype), device_(device) {}
+  ~Receive() override { world_->cancel(posted_); }
+  Receive(const Receive&) = delete;
+  Receive& operator=(const Receive&) = delete;
+
+  double wait(const ErrorContext& context) override {
+    world_->wait_matched(*posted_, comm_.wait_policy(), context);
+    return posted_->arrival;
+  }
+  /// Returns the sender's own tensor, or a copy.
+  Tensor take(const ErrorContext& context) override {
+    posted_->buffer = {};
+    const Tensor tensor = std::exchange(posted_->tensor, {});
+    if (tensor.shape() != shape_ || tensor.dtype() != dtype_) {
+      throw unexpected(context(), type_of(shape_, dtype_), type_of(tensor));
+    }
+    if (device_.type == DeviceType::cuda) {
+      posted_->ready.wait({device_, Stream::kCompute});
+    }
+    return on_device(tensor, device_);
+  }
+
+ private:
+  const ThreadCommunicator& comm_;
+  std::shared_ptr<ThreadWorld> world_;
+  std::shared_ptr<ThreadWorld::Posted> posted_;
+  Shape shape_;
+  DType dtype_;
+  Device device_;
+};
+
+std::shared_ptr<GroupCommunicator::Outgoing> ThreadCommunicator::start_send(const Tensor& tensor, int to, int tag,
+                                                                            const ErrorContext& /*context*/) {
+  return std::make_shared<Send>(*this, world_->send(address_of(rank(), to, tag), tensor, clock().now(), link_to(to)));
 }
 
-std::optional<double> ThreadCommunicator::try_receive_number(int from, int tag) {
-  require_peer("try_receive_number", from, tag);
+std::shared_ptr<GroupCommunicator::Incoming> ThreadCommunicator::post_receive(const Shape& shape, DType dtype,
+                                                                              Device device, int from, int tag,
+                                                                              const ErrorContext& /*context*/) {
+  const bool is_copied = device.type == DeviceType::cuda;
+  const Tensor buffer = is_copied ? Tensor::empty(shape, dtype, device) : Tensor{};
+  return std::make_shared<Receive>(
+      *this, world_->post(address_of(from, rank(), tag), buffer, clock().now(), link_to(from)), shape, dtype, device);
+}
+
+std::optional<double> ThreadCommunicator::poll_number(int from, int tag, const ErrorContext& /*context*/) {
   const auto posted = world_->post(address_of(from, rank(), tag), {}, clock().now(), link_to(from));
   world_->cancel(posted);  // has no effect if it was matched, and a receive that was withdrawn is matched no more
   return posted->matched ? std::optional(posted->tensor.item()) : std::nullopt;
 }
 
 template <class T>
-std::vector<T> ThreadCommunicator::rendezvous(const char* operation, const T& mine, double seconds) {
-  struct Brought {
+std::vector<T> ThreadCommunicator::rendezvous(const std::string& operation, const T& mine) {
+  struct Contribution {
     std::string operation;
-    T mine;
-    double time;
+    T value;
   };
   const std::string name = fmt::format("{}/{}", group().name, rendezvous_count_++);
-  const double now = clock().now();
-  Waiting waiting(clock());
-  const auto brought = world_->rendezvous(name, rank(), group().members, Brought{operation, mine, now}, wait_policy(),
-                                          [&] { return error_context(operation); });
-  std::vector<T> all;
-  double latest = now;
+  const auto contributions = world_->rendezvous(name, rank(), group().members, Contribution{operation, mine},
+                                                wait_policy(), [&] { return error_context(operation); });
+  std::vector<T> values;
   for (int r = 0; r < size(); ++r) {
-    const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);
+    const auto* theirs = std::any_cast<Contribution>(&contributions[static_cast<std::size_t>(r)]);
     if (theirs == nullptr || theirs->operation != operation) {
       throw other_operation(operation, r, theirs == nullptr ? "another operation" : theirs->operation);
     }
-    latest = std::max(latest, theirs->time);
-    all.push_back(theirs->mine);
+    values.push_back(theirs->value);
   }
-  waiting.until_all(latest, seconds);
-  return all;
+  return values;
 }
 
-std::vector<Tensor> ThreadCommunicator::rendezvous_with(const char* operation, const Tensor& tensor, double seconds) {
-  require_here(operation, tensor);
-  struct Brought {
+template <class T>
+std::vector<T> ThreadCommunicator::wait_for_all(const std::string& operation, const T& mine) {
+  const Waiting waiting(clock());
+  return rendezvous(operation, mine);
+}
+
+double ThreadCommunicator::latest_time(const char* operation, double mine) {
+  const std::vector<double> times = rendezvous(operation, mine);
+  return *std::max_element(times.begin(), times.end());
+}
+
+std::vector<Tensor> ThreadCommunicator::tensors_of_all(const char* operation, const Tensor& tensor) {
+  struct Shared {
     Tensor tensor;
     Event ready;
   };
   Event ready;
   ready.record({device(), Stream::kCompute});
   std::vector<Tensor> tensors;
-  for (const Brought& brought : rendezvous(operation, Brought{tensor.detach(), ready}, seconds)) {
+  for (const Shared& shared : wait_for_all(operation, Shared{tensor.detach(), ready})) {
     const int r = static_cast<int>(tensors.size());
-    if (brought.tensor.shape() != tensor.shape() || brought.tensor.dtype() != tensor.dtype()) {
-      throw other_type(operation, tensor, r, type_of(brought.tensor));
+    if (shared.tensor.shape() != tensor.shape() || shared.tensor.dtype() != tensor.dtype()) {
+      throw other_type(operation, tensor, r, type_of(shared.tensor));
     }
     if (device().type == DeviceType::cuda) {
-      brought.ready.wait({device(), Stream::kCompute});
+      shared.ready.wait({device(), Stream::kCompute});
     }
-    tensors.push_back(brought.tensor);
+    tensors.push_back(shared.tensor);
   }
   return tensors;
 }
 
+void ThreadCommunicator::end(const std::string& operation) {
+  synchronize({device(), Stream::kCompute});
+  wait_for_all(operation, 0);
+}
+
 Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const {
   std::vector<Tensor> parts(tensors.size());
-  std::transform(tensors.begin(), tensors.end(), parts.begin(),
-                 [&](const Tensor& tensor) { return here(tensor.alias({length}, tensor.offset() + start)); });
+  std::transform(tensors.begin(), tensors.end(), parts.begin(), [&](const Tensor& tensor) {
+    return on_device(tensor.alias({length}, tensor.offset() + start), device());
+  });
   return ordered_sum(parts);
 }
 
-void ThreadCommunicator::all_reduce(Tensor& tensor) {
-  const CollectiveScope scope(*this, "all_reduce", tensor, Route::ring_all_reduce);
+void ThreadCommunicator::do_all_reduce(Tensor& tensor) {
   // Each rank sums its part of the elements over all ranks; then all ranks gather the parts. So each element is read
   // `size` times in all, instead of `size` times by every rank.
-  const std::vector<Tensor> tensors =
-      rendezvous_with("all_reduce", tensor, ring_all_reduce_seconds(slowest_link(), size(), bytes_of(tensor)));
+  const std::vector<Tensor> tensors = tensors_of_all("all_reduce", tensor);
   const std::int64_t count = tensor.numel();
   const std::int64_t start = part_start(count, rank(), size());
   const Tensor mine = sum_of(tensors, start, part_start(count, rank() + 1, size()) - start);
   synchronize({device(), Stream::kCompute});
-  const auto parts = rendezvous("all_reduce, gathering", mine);
+  const auto parts = wait_for_all("all_reduce, gathering", mine);
   // By now every rank has read the elements that it needs from this rank's tensor.
   for (int r = 0; r < size(); ++r) {
     const Tensor& part = parts[static_cast<std::size_t>(r)];
     Tensor into = tensor.alias({part.numel()}, tensor.offset() + part_start(count, r, size()));
-    into.copy_from(here(part));
+    into.copy_from(on_device(part, device()));
   }
 }
 
-void ThreadCommunicator::reduce(Tensor& tensor, int root) {
-  require_root("reduce", root);
-  const CollectiveScope scope(*this, "reduce", tensor, Route::to_root, root);
-  const auto tensors = rendezvous_with("reduce", tensor, root_reduce_seconds(slowest_link(), size(), bytes_of(tensor)));
+void ThreadCommunicator::do_reduce(Tensor& tensor, int root) {
+  const auto tensors = tensors_of_all("reduce", tensor);
   if (rank() == root) {
     tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
   }
-  synchronize({device(), Stream::kCompute});
-  rendezvous("reduce, ending", root);  // after this the others may change their tensors
+  end("reduce, ending");  // after this the others may change their tensors
 }
 
-void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
-  require_root("broadcast", root);
-  const CollectiveScope scope(*this, "broadcast", tensor, Route::from_root, root);
-  const auto tensors =
-      rendezvous_with("broadcast", tensor, tree_broadcast_seconds(slowest_link(), size(), bytes_of(tensor)));
+void ThreadCommunicator::do_broadcast(Tensor& tensor, int root) {
+  const auto tensors = tensors_of_all("broadcast", tensor);
   if (rank() != root) {
-    tensor.copy_from(here(tensors[static_cast<std::size_t>(root)]));
+    tensor.copy_from(on_device(tensors[static_cast<std::size_t>(root)], device()));
   }
-  synchronize({device(), Stream::kCompute});
-  rendezvous("broadcast, ending", root);  // after this the root may change its tensor
+  end("broadcast, ending");  // after this the root may change its tensor
 }
 
-std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
-  const CollectiveScope scope(*this, "all_gather", tensor, Route::ring_all_gather);
+std::vector<Tensor> ThreadCommunicator::do_all_gather(const char* operation, const Tensor& tensor) {
   std::vector<Tensor> gathered;
-  const double seconds = ring_all_gather_seconds(slowest_link(), size(), bytes_of(tensor));
-  for (const Tensor& theirs : rendezvous_with("all_gather", tensor, seconds)) {
-    gathered.push_back(here(theirs).clone());
+  for (const Tensor& theirs : tensors_of_all(operation, tensor)) {
+    gathered.push_back(on_device(theirs, device()).clone());
   }
-  synchronize({device(), Stream::kCompute});
-  rendezvous("all_gather, ending", 0);
+  end(fmt::format("{}, ending", operation));
   return gathered;
 }
 
-Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
-  require_parts(tensor);
-  const CollectiveScope scope(*this, "reduce_scatter", tensor, Route::ring_reduce_scatter);
-  const auto tensors =
-      rendezvous_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(slowest_link(), size(), bytes_of(tensor)));
+Tensor ThreadCommunicator::do_reduce_scatter(const Tensor& tensor) {
+  const auto tensors = tensors_of_all("reduce_scatter", tensor);
   const std::int64_t length = tensor.numel() / size();
   const Tensor sum = sum_of(tensors, rank() * length, length);
-  synchronize({device(), Stream::kCompute});
-  rendezvous("reduce_scatter, ending", 0);
+  end("reduce_scatter, ending");
   return sum.reshape(tensor.shape().with(0, tensor.size(0) / size()));
 }
 
-void ThreadCommunicator::barrier() {
-  const CollectiveScope scope(*this, "barrier");
-  synchronize({device(), Stream::kCompute});
-  rendezvous("barrier", 0, tree_broadcast_seconds(slowest_link(), size(), 0));
-}
-
-std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
-  const CollectiveScope scope(*this, "split");
-  Group part = chosen_from(rendezvous("split", Choice{colour, key, rank()}));
+std::unique_ptr<Communicator> ThreadCommunicator::make_part(Group part) {
   return std::make_unique<ThreadCommunicator>(world_, std::move(part), wait_policy().mode, wait_policy().may_spin);
 }
 
-std::unique_ptr<Communicator> ThreadCommunicator::duplicate() {
+std::unique_ptr<Communicator> ThreadCommunicator::make_duplicate(Group copy) {
   constexpr bool kMaySpin = false;
-  return std::make_unique<ThreadCommunicator>(world_, duplicated(), wait_policy().mode, kMaySpin);
-}
-
-void ThreadCommunicator::set_spinning(bool spinning) {
-  GroupCommunicator::set_spinning(spinning);
-  if (wait_policy().polls()) {
-    world_->call(member(rank()));
-  }
-}
-
-void ThreadCommunicator::abort() {
-  GroupCommunicator::abort();
-  world_->call(member(rank()));
+  return std::make_unique<ThreadCommunicator>(world_, std::move(copy), wait_policy().mode, kMaySpin);
 }
 
 }  // namespace stagecoach

@@ -86,10 +86,10 @@ bool ThreadWorld::is_completed(const Sent& sent) {
   return sent.completed;
 }
 
-std::shared_ptr<ThreadWorld::Posted> ThreadWorld::post(const Address& address, const Tensor& room, double now,
+std::shared_ptr<ThreadWorld::Posted> ThreadWorld::post(const Address& address, const Tensor& buffer, double now,
                                                        const Link& link) {
   const std::lock_guard lock(mutex_);
-  auto posted = messages_.post(address, room, now, link);
+  auto posted = messages_.post(address, buffer, now, link);
   if (posted->matched) {
     wake(address.from);
   }
@@ -112,24 +112,24 @@ std::vector<std::any> ThreadWorld::rendezvous(const std::string& name, int rank,
   const int size = static_cast<int>(members.size());
   std::unique_lock lock(mutex_);
   Rendezvous& here = rendezvous_[name];
-  here.brought.resize(static_cast<std::size_t>(size));
-  here.brought[static_cast<std::size_t>(rank)] = std::move(mine);
-  if (++here.came == size) {
+  here.values.resize(static_cast<std::size_t>(size));
+  here.values[static_cast<std::size_t>(rank)] = std::move(mine);
+  if (++here.arrived == size) {
     std::for_each(members.begin(), members.end(), [&](int member) { wake(member); });
   }
   wait(
-      members[static_cast<std::size_t>(rank)], lock, [&] { return here.came == size; }, policy,
+      members[static_cast<std::size_t>(rank)], lock, [&] { return here.arrived == size; }, policy,
       [&] {
         std::string absent;
         for (int r = 0; r < size; ++r) {
-          if (!here.brought[static_cast<std::size_t>(r)].has_value()) {
+          if (!here.values[static_cast<std::size_t>(r)].has_value()) {
             absent += fmt::format("{}{}", absent.empty() ? "" : ", ", members[static_cast<std::size_t>(r)]);
           }
         }
         return fmt::format("{} (still missing: rank {})", context(), absent);
       });
-  std::vector<std::any> all = here.brought;
-  if (++here.left == size) {
+  std::vector<std::any> all = here.values;
+  if (++here.departed == size) {
     rendezvous_.erase(name);
   }
   return all;

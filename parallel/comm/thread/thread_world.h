@@ -35,9 +35,9 @@ class ThreadWorld {
   /// in errors.
   double wait_completed(int rank, const Sent& sent, const WaitPolicy& policy, const ErrorContext& context);
   bool is_completed(const Sent& sent);
-  /// Posts a receive at time `now`, by the receiver's clock. A copy between GPUs is written to `room`, if that is
+  /// Posts a receive at time `now`, by the receiver's clock. A copy between GPUs is written to `buffer`, if that is
   /// defined.
-  std::shared_ptr<Posted> post(const Address& address, const Tensor& room, double now, const Link& link);
+  std::shared_ptr<Posted> post(const Address& address, const Tensor& buffer, double now, const Link& link);
   /// Waits for the message of `posted`.
   void wait_matched(const Posted& posted, const WaitPolicy& policy, const ErrorContext& context);
   /// Withdraws a receive. A message that has already arrived for it is lost; later messages are not.
@@ -56,9 +56,9 @@ class ThreadWorld {
 
  private:
   struct Rendezvous {
-    std::vector<std::any> brought;
-    int came = 0;
-    int left = 0;
+    std::vector<std::any> values;
+    int arrived = 0;
+    int departed = 0;
   };
   /// Makes rank `rank` wait until `done` holds. Throws CommError after the timeout, or when a rank has failed.
   template <class Done>
