@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/on_exit.h"
 #include "core/trace.h"
 #include "parallel/comm/group_communicator.h"
 
@@ -15,6 +16,13 @@ namespace stagecoach {
 struct CollectiveLinks {
   std::vector<int> to = {};
   std::vector<int> from = {};
+};
+
+/// What the algorithm of link.h sends, and how long it takes from the time when the last rank begins.
+struct CollectiveModel {
+  double seconds = 0;
+  CollectiveLinks links = {};
+  double bytes_per_link = 0;
 };
 
 namespace {
@@ -63,107 +71,68 @@ FlightRecorder::Event collective_event(const char* operation, const Group& group
 
 }  // namespace
 
-/// Marks the rank as being in a collective until the end of the scope, for the flight record and the trace, and counts
-/// what it sends. Only a collective within another span, as part of a step, is on the tracks of the links.
-class GroupCommunicator::CollectiveScope {
- public:
-  /// What the algorithm of link.h sends, and how long it takes from the time when the last rank begins.
-  struct Model {
-    double seconds = 0;
-    CollectiveLinks links = {};
-    double bytes_per_link = 0;
-  };
-
-  /// `tensor` is null for a collective without one.
-  CollectiveScope(GroupCommunicator& comm, const char* operation, const Tensor* tensor, Model model);
-  ~CollectiveScope();
-  CollectiveScope(const CollectiveScope&) = delete;
-  CollectiveScope& operator=(const CollectiveScope&) = delete;
-
- private:
-  static constexpr int kTag = -1;  // in the trace
-
-  /// Waits until all ranks have begun, and then for as long as the collective takes. By the wall clock, that is left to
-  /// the exchange.
-  void wait_for_model(const char* operation, double seconds) const;
-
-  GroupCommunicator& comm_;
-  const Model model_;
-  const bool is_shown_;  // before span_
-  const Recorded recorded_;
-  Span span_;
-};
-
-GroupCommunicator::CollectiveScope::CollectiveScope(GroupCommunicator& comm, const char* operation,
-                                                    const Tensor* tensor, Model model)
-    : comm_(comm),
-      model_(std::move(model)),
-      is_shown_(is_in_span()),
-      recorded_(*comm.recorder_, collective_event(operation, comm.group(), tensor)),
-      span_(operation, "wait") {
-  for (const int to : model_.links.to) {
-    comm.group().sent->add(comm.member(to), model_.bytes_per_link);
-    if (is_shown_) {
-      comm.trace_send(to, kTag, static_cast<std::size_t>(model_.bytes_per_link));
+/// Only a collective within another span, as part of a step, is on the tracks of the links.
+template <class Exchange>
+auto GroupCommunicator::collective(const char* operation, const Tensor* tensor, const CollectiveModel& model,
+                                   const Exchange& exchange) {
+  constexpr int kTag = -1;  // in the trace
+  const bool is_shown = is_in_span();
+  const Recorded recorded(*recorder_, collective_event(operation, group(), tensor));
+  Span span(operation, "wait");
+  for (const int to : model.links.to) {
+    group().sent->add(member(to), model.bytes_per_link);
+    if (is_shown) {
+      trace_send(to, kTag, static_cast<std::size_t>(model.bytes_per_link));
     }
   }
   if (tensor != nullptr) {
-    span_.set_bytes(tensor->bytes());
-    comm.require_here(operation, *tensor);
+    span.set_bytes(tensor->bytes());
+    require_here(operation, *tensor);
   }
-  wait_for_model(operation, model_.seconds);
-}
-
-GroupCommunicator::CollectiveScope::~CollectiveScope() {
-  for (const int from : model_.links.from) {
-    if (is_shown_) {
-      comm_.trace_use(from, kTag, comm_.clock().now());
+  const OnExit use([&] {
+    for (const int from : model.links.from) {
+      if (is_shown) {
+        trace_use(from, kTag, clock().now());
+      }
     }
+  });
+  if (clock().kind() == ClockKind::virtual_time) {
+    const double now = clock().now();
+    Waiting waiting(clock());
+    waiting.until_all(latest_time(operation, now), model.seconds);
   }
-}
-
-void GroupCommunicator::CollectiveScope::wait_for_model(const char* operation, double seconds) const {
-  Clock& clock = comm_.clock();
-  if (clock.kind() == ClockKind::wall) {
-    return;
-  }
-  const double now = clock.now();
-  Waiting waiting(clock);
-  waiting.until_all(comm_.latest_time(operation, now), seconds);
+  return exchange();
 }
 
 void GroupCommunicator::all_reduce(Tensor& tensor) {
   const double bytes = bytes_of(tensor);
-  const CollectiveScope scope(*this, "all_reduce", &tensor,
-                              {ring_all_reduce_seconds(slowest_link(), size(), bytes), ring_links(group()),
-                               2 * (size() - 1) * (bytes / size())});
-  do_all_reduce(tensor);
+  collective("all_reduce", &tensor,
+             {ring_all_reduce_seconds(slowest_link(), size(), bytes), ring_links(group()),
+              2 * (size() - 1) * (bytes / size())},
+             [&] { do_all_reduce(tensor); });
 }
 
 void GroupCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
   const double bytes = bytes_of(tensor);
-  const CollectiveScope scope(
-      *this, "reduce", &tensor,
-      {root_reduce_seconds(slowest_link(), size(), bytes), links_to_root(group(), root), bytes});
-  do_reduce(tensor, root);
+  collective("reduce", &tensor,
+             {root_reduce_seconds(slowest_link(), size(), bytes), links_to_root(group(), root), bytes},
+             [&] { do_reduce(tensor, root); });
 }
 
 void GroupCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
   const double bytes = bytes_of(tensor);
-  const CollectiveScope scope(
-      *this, "broadcast", &tensor,
-      {tree_broadcast_seconds(slowest_link(), size(), bytes), links_from_root(group(), root), bytes});
-  do_broadcast(tensor, root);
+  collective("broadcast", &tensor,
+             {tree_broadcast_seconds(slowest_link(), size(), bytes), links_from_root(group(), root), bytes},
+             [&] { do_broadcast(tensor, root); });
 }
 
 std::vector<Tensor> GroupCommunicator::all_gather(const Tensor& tensor) {
   const double bytes = bytes_of(tensor);
-  const CollectiveScope scope(
-      *this, "all_gather", &tensor,
-      {ring_all_gather_seconds(slowest_link(), size(), bytes), ring_links(group()), (size() - 1) * bytes});
-  return do_all_gather("all_gather", tensor);
+  return collective("all_gather", &tensor,
+                    {ring_all_gather_seconds(slowest_link(), size(), bytes), ring_links(group()), (size() - 1) * bytes},
+                    [&] { return do_all_gather("all_gather", tensor); });
 }
 
 Tensor GroupCommunicator::reduce_scatter(const Tensor& tensor) {
@@ -171,37 +140,39 @@ Tensor GroupCommunicator::reduce_scatter(const Tensor& tensor) {
                    "{}: the first extent of {} cannot be divided evenly among {} ranks",
                    error_context("reduce_scatter"), describe(tensor), size());
   const double bytes = bytes_of(tensor);
-  const CollectiveScope scope(*this, "reduce_scatter", &tensor,
-                              {ring_reduce_scatter_seconds(slowest_link(), size(), bytes), ring_links(group()),
-                               (size() - 1) * (bytes / size())});
-  return do_reduce_scatter(tensor);
+  return collective("reduce_scatter", &tensor,
+                    {ring_reduce_scatter_seconds(slowest_link(), size(), bytes), ring_links(group()),
+                     (size() - 1) * (bytes / size())},
+                    [&] { return do_reduce_scatter(tensor); });
 }
 
 void GroupCommunicator::barrier() {
-  const CollectiveScope scope(*this, "barrier", nullptr, {tree_broadcast_seconds(slowest_link(), size(), 0)});
-  do_barrier();
+  collective("barrier", nullptr, {tree_broadcast_seconds(slowest_link(), size(), 0)}, [&] { do_barrier(); });
 }
 
 std::unique_ptr<Communicator> GroupCommunicator::split(int colour, int key) {
-  const CollectiveScope scope(*this, "split", nullptr, {});
   const Tensor mine = Tensor::from(std::vector<std::int32_t>{colour, key}, {2}, device());
-  const std::vector<Tensor> choices = do_all_gather("split", mine);
-  std::vector<std::pair<std::int32_t, int>> chosen;  // key and rank of those that passed this colour
+  return collective("split", nullptr, {}, [&] { return make_part(part_of(colour, do_all_gather("split", mine))); });
+}
+
+/// `choices` are the colour and key of each rank.
+Group GroupCommunicator::part_of(int colour, const std::vector<Tensor>& choices) {
+  std::vector<std::pair<int, int>> chosen;  // key and rank of those that passed this colour
   for (int other = 0; other < size(); ++other) {
-    const auto numbers = choices[static_cast<std::size_t>(other)].to_vector<std::int32_t>();
-    if (numbers[0] == colour) {
-      chosen.emplace_back(numbers[1], other);
+    const auto choice = choices[static_cast<std::size_t>(other)].to_vector<std::int32_t>();
+    if (choice[0] == colour) {
+      chosen.emplace_back(choice[1], other);
     }
   }
   std::sort(chosen.begin(), chosen.end());
   Group part = group();
   part.name = fmt::format("{}.{}:{}", group().name, splits_++, colour);
   part.members.clear();
-  for (const auto& [its_key, other] : chosen) {
+  for (const auto& [key, other] : chosen) {
     part.rank = other == rank() ? part.size() : part.rank;
     part.members.push_back(member(other));
   }
-  return make_part(std::move(part));
+  return part;
 }
 
 const Link& GroupCommunicator::slowest_link() const { return clock().network().among(group().members); }

@@ -19,6 +19,8 @@
 
 namespace stagecoach {
 
+struct CollectiveModel;
+
 class GroupCommunicator : public Communicator, private CommunicatorControls {
  public:
   /// `mode` and `may_spin` say how the waits of this communicator wait.
@@ -60,6 +62,9 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   class Incoming {
    public:
     virtual ~Incoming() = default;
+    Incoming() = default;
+    Incoming(const Incoming&) = delete;
+    Incoming& operator=(const Incoming&) = delete;
     /// Waits for the message. Returns when it arrived, by this rank's clock; between processes by the wall clock, that
     /// is the end of the wait.
     virtual double wait(const ErrorContext& context) = 0;
@@ -111,8 +116,6 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   static CommError unexpected(const std::string& context, const std::string& expected, const std::string& got);
 
  private:
-  class CollectiveScope;
-
   void set_spinning(bool spinning) final;
   void renew_waits() final { wait_policy_.renewed = std::chrono::steady_clock::now(); }
   void abort() final;
@@ -132,6 +135,13 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
 
   /// Returns the link that decides how long this group's collectives take.
   const Link& slowest_link() const;
+  /// Returns what `exchange` returns. Keeps the records of the collective and counts what it sends; by a virtual clock,
+  /// waits until all ranks have begun, and then for as long as `model` says. `tensor` may be null.
+  template <class Exchange>
+  auto collective(const char* operation, const Tensor* tensor, const CollectiveModel& model, const Exchange& exchange);
+  /// Returns the group of the ranks that chose `colour`.
+  Group part_of(int colour, const std::vector<Tensor>& choices);
+
   FlightRecorder::Event message_event(const char* operation, int peer, int tag, DType dtype, const Shape& shape) const;
   // For the trace of the calling thread, if it has one.
   /// Records that this rank sends a message; 0 bytes: of a size that is not known.

@@ -37,9 +37,7 @@ MPI_Datatype mpi_type(DType dtype) {
 /// A message under way.
 class MpiCommunicator::Send final : public Outgoing {
  public:
-  explicit Send(MpiCommunicator& comm) : comm_(comm) {}
-  /// Starts to send `tensor`. Must be called once.
-  void start(const Tensor& tensor, int to, int tag, const ErrorContext& context);
+  Send(MpiCommunicator& comm, const Tensor& tensor, int to, int tag, const ErrorContext& context);
   double wait(const ErrorContext& context) override {
     comm_.wait(requests_, context);
     end();
@@ -73,17 +71,17 @@ class MpiCommunicator::Send final : public Outgoing {
   std::shared_ptr<void> moving_;
 };
 
-void MpiCommunicator::Send::start(const Tensor& tensor, int to, int tag, const ErrorContext& context) {
-  const MPI_Comm comm = comm_.comm_;
+MpiCommunicator::Send::Send(MpiCommunicator& comm, const Tensor& tensor, int to, int tag, const ErrorContext& context)
+    : comm_(comm) {
   const LinkDirection::Send when =
-      comm_.is_virtual() ? comm_.direction(comm_.directions_out_, to).send(bytes_of(tensor), comm_.clock().now())
-                         : LinkDirection::Send{};
+      comm.is_virtual() ? comm.direction(comm.directions_out_, to).send(bytes_of(tensor), comm.clock().now())
+                        : LinkDirection::Send{};
   // MPI_Issend, as a schedule whose sends wait for the receiver must do so also where MPI has buffers to spare.
-  message_.start({comm, to, mpi_tag(tag, kMessage)}, {"send", tensor, when}, tensor,
+  message_.start({comm.comm_, to, mpi_tag(tag, kMessage)}, {"send", tensor, when}, tensor,
                  bytes_of(tensor) > kEagerBytes ? MPI_Issend : MPI_Isend, requests_, context);
-  moving_ = comm_.keep_moving(tensor);
-  if (comm_.is_virtual()) {  // the receiver answers with the time of receipt
-    MpiWorld::check(MPI_Irecv(&completed_at_, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm,
+  moving_ = comm.keep_moving(tensor);
+  if (comm.is_virtual()) {  // the receiver answers with the time of receipt
+    MpiWorld::check(MPI_Irecv(&completed_at_, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm.comm_,
                               &requests_.emplace_back(MPI_REQUEST_NULL)),
                     context);
   }
@@ -94,8 +92,6 @@ class MpiCommunicator::Receive final : public Incoming {
   Receive(MpiCommunicator& comm, std::shared_ptr<MpiReceives::Posted> posted)
       : comm_(comm), receives_(comm.receives_), posted_(std::move(posted)) {}
   ~Receive() override { receives_->cancel(posted_); }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
 
   double wait(const ErrorContext& context) override {
     comm_.wait(std::span(posted_->requests).first(1), context);
@@ -103,13 +99,12 @@ class MpiCommunicator::Receive final : public Incoming {
       throw unexpected(context(), posted_->like.type(), got.type());
     }
     comm_.wait(posted_->requests, context);
+    if (comm_.is_virtual()) {
+      receives_->advance();
+    }
     posted_->taken = true;
     posted_->moving = nullptr;
-    if (!comm_.is_virtual()) {
-      return comm_.clock().now();
-    }
-    receives_->advance();
-    return posted_->arrival;
+    return comm_.is_virtual() ? posted_->arrival : comm_.clock().now();
   }
   Tensor take(const ErrorContext& /*context*/) override { return posted_->message.end(); }
 
@@ -228,10 +223,8 @@ std::shared_ptr<GroupCommunicator::Outgoing> MpiCommunicator::start_send(const T
     sent_.pop_front();
   }
   synchronize({tensor.device(), Stream::kCompute});  // MPI reads what the device has made
-  const auto send = std::allocate_shared<Send>(Recycled<Send>(), *this);
-  send->start(tensor, to, tag, context);
-  sent_.push_back(send);
-  return send;
+  sent_.push_back(std::allocate_shared<Send>(Recycled<Send>(), *this, tensor, to, tag, context));
+  return sent_.back();
 }
 
 std::shared_ptr<GroupCommunicator::Incoming> MpiCommunicator::post_receive(const Shape& shape, DType dtype,

@@ -120,11 +120,9 @@ class NcclCommunicator::Receive final : public Incoming {
   Receive(NcclCommunicator& comm, Message message, int from) : comm_(comm), message_(std::move(message)), from_(from) {}
   ~Receive() override {
     if (message_.tensor.defined()) {
-      comm_.unclaimed_[from_].push_back(std::move(message_));
+      comm_.unclaimed_.emplace(from_, std::move(message_));
     }
   }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
 
   double wait(const ErrorContext& context) override {
     comm_.wait([this] { return message_.is_done(); }, [&] { return with_type(context(), type_of(message_.tensor)); });
@@ -138,32 +136,20 @@ class NcclCommunicator::Receive final : public Incoming {
   int from_;
 };
 
-std::optional<NcclCommunicator::Message> NcclCommunicator::take_unclaimed(int from) {
-  const auto found = unclaimed_.find(from);
-  if (found == unclaimed_.end()) {
-    return std::nullopt;
-  }
-  Message message = std::move(found->second.front());
-  found->second.pop_front();
-  if (found->second.empty()) {
-    unclaimed_.erase(found);
-  }
-  return message;
-}
-
 std::shared_ptr<GroupCommunicator::Incoming> NcclCommunicator::post_receive(const Shape& shape, DType dtype,
                                                                             Device device, int from, int tag,
                                                                             const ErrorContext& context) {
-  std::optional<Message> message = take_unclaimed(from);
-  if (!message) {
-    message = start(PointToPointBackend::Move::Direction::in, Tensor::empty(shape, dtype, device), from, tag, context);
-  } else if (message->tensor.shape() != shape || message->tensor.dtype() != dtype) {
+  using Direction = PointToPointBackend::Move::Direction;
+  auto unclaimed = unclaimed_.extract(from);  // the oldest
+  Message message = unclaimed ? std::move(unclaimed.mapped())
+                              : start(Direction::in, Tensor::empty(shape, dtype, device), from, tag, context);
+  if (message.tensor.shape() != shape || message.tensor.dtype() != dtype) {
     throw CommError(fmt::format(
         "{0}: an earlier receive of {1} that was never waited for gets the next message, because NCCL cannot cancel a "
         "receive: expected a receive of the same shape and type, got {2}; wait for every receive",
-        context(), type_of(message->tensor), type_of(shape, dtype)));
+        context(), type_of(message.tensor), type_of(shape, dtype)));
   }
-  return std::make_shared<Receive>(*this, std::move(*message), from);
+  return std::make_shared<Receive>(*this, std::move(message), from);
 }
 
 void NcclCommunicator::start_number(double number, int to, int tag, const ErrorContext& /*context*/) {

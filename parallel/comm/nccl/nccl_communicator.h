@@ -16,8 +16,9 @@
 ///  - A posted receive cannot be withdrawn. If it is never waited for, the next receive posted for the same rank takes
 ///    it over; a receive of another type is then refused. A communicator that is destroyed with such receives left is
 ///    aborted.
-/// Control messages: one per communicator and direction (to connect), one per number (send_number), and none per tensor. Numbers are control messages, such as whether to stop. Over NCCL they would wait for all work
-/// queued on the GPUs, and so would the program.
+/// Control messages: one per communicator and direction (to connect), one per number (send_number), and none per
+/// tensor. Numbers are control messages, such as whether to stop. Over NCCL they would wait for all work queued on the
+/// GPUs, and so would the program.
 
 #include <fmt/format.h>
 
@@ -65,8 +66,6 @@ class NcclCommunicator final : public ExchangeCommunicator {
   auto guarded(const Call& call, const ErrorContext& context);
   Message start(PointToPointBackend::Move::Direction direction, const Tensor& tensor, int peer, int tag,
                 const ErrorContext& context);
-  /// Returns the oldest receive from rank `from` that is no longer waited for.
-  std::optional<Message> take_unclaimed(int from);
   /// Advances pending sends, and drops those that have completed.
   void serve();
   /// Advances pending sends until `done` holds.
@@ -79,7 +78,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   ControlChannel& control_;
   std::unique_ptr<PointToPointBackend> backend_;
   std::deque<std::shared_ptr<Message>> outbox_;
-  std::map<int, std::deque<Message>> unclaimed_;  // receives that are no longer waited for, by sending rank
+  std::multimap<int, Message> unclaimed_;  // receives that are no longer waited for, by sending rank
   bool broken_ = false;
   int exceptions_before_;
 };

@@ -46,8 +46,6 @@ class ThreadCommunicator::Receive final : public Incoming {
           Device device)
       : comm_(comm), world_(comm.world_), posted_(std::move(posted)), shape_(shape), dtype_(dtype), device_(device) {}
   ~Receive() override { world_->cancel(posted_); }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
 
   double wait(const ErrorContext& context) override {
     world_->wait_matched(*posted_, comm_.wait_policy(), context);
