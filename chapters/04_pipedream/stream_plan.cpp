@@ -49,8 +49,8 @@ std::vector<double> averaging_seconds(const StreamPlan& plan) {
 std::vector<std::int64_t> StreamPlan::microbatch_sizes(std::int64_t images, std::int64_t first_batch) const {
   std::vector<std::int64_t> all;
   for (std::int64_t start = first_batch * batch_size; start < images; start += batch_size) {
-    const auto of_batch = micro_batch_sizes(std::min(batch_size, images - start), microbatches_per_batch);
-    all.insert(all.end(), of_batch.begin(), of_batch.end());
+    const auto sizes = micro_batch_sizes(std::min(batch_size, images - start), microbatches_per_batch);
+    all.insert(all.end(), sizes.begin(), sizes.end());
   }
   return all;
 }

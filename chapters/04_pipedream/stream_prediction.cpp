@@ -174,16 +174,17 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("\nTimeline, {}\n{}",
              measured ? measured_times(settings) : "where " + unit_text(plan, "1 per rank of its stage,"),
              draw_text(shown, beginning, standard_output(), ledger));
-  const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
+  const Ledger epoch_ledger = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);
   fmt::print("  activations     {} micro-batches at most, rank by rank\n", fmt::join(epoch.peak_activations, ", "));
-  fmt::print("  versions        {} at most, rank by rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
+  fmt::print("  versions        {} at most, rank by rank\n",
+             fmt::join(peak_versions(plan.schedule, epoch_ledger), ", "));
   fmt::print("  delays          {} updates at most, stage by stage\n",
-             fmt::join(largest_delays(plan.schedule, of_epoch), ", "));
+             fmt::join(largest_delays(plan.schedule, epoch_ledger), ", "));
   print_messages(plan, plan.microbatch);
   if (measured) {
-    print_memory(settings, plan, of_epoch);
+    print_memory(settings, plan, epoch_ledger);
   }
   for (const std::string& note : plan.notes) {
     fmt::print("\nnote: {}\n", printable(note));

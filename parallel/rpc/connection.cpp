@@ -47,9 +47,9 @@ const Value& Connection::value(int rank, const Answer& answer) {
 }
 
 Tensor Connection::wait(int rank, const Answer& answer) {
-  const Value& come = value(rank, answer);
-  throw_if<RemoteError>(!come.error.empty(), "{}", come.error);
-  return come.tensor;
+  const Value& arrived = value(rank, answer);
+  throw_if<RemoteError>(!arrived.error.empty(), "{}", arrived.error);
+  return arrived.tensor;
 }
 
 Report Connection::report(int rank) {

@@ -12,7 +12,7 @@
 
 namespace stagecoach::rpc {
 
-/// The answer of a worker, once it has come. A worker's answers come in the order of its commands.
+/// The answer of a worker, once it has arrived. A worker's answers arrive in the order of its commands.
 using Answer = std::shared_ptr<std::optional<Value>>;
 
 /// Shared by the master and all that refers to its workers.

@@ -39,7 +39,7 @@ void Endpoint::send(const Tensor& tensor, int to, int tag) {
 }
 
 // A receiver must know the size of a message, so the first one has a size of its own: it begins with the number of
-// bytes, and those that it has no room for come in a second one.
+// bytes, and those that do not fit come in a second one.
 void Endpoint::send(const Packed& packed, int to, int tag) {
   heartbeat_.note_use();
   std::vector<std::uint8_t> first(kMessageBytes);

@@ -21,9 +21,9 @@ inline constexpr Id kMaxListed = Id{1} << 32;
 enum class Task : std::int32_t {
   make_module,  ///< makes module `result` by the factory `name`; answers
   parameters,   ///< keeps the parameters of module `of` as values from `result` on; answers with their names, each with
-               ///< a newline
-  buffers,         ///< the same with its buffers
-  train,           ///< switches module `of` to training, or, unless `is_on`, to evaluation
+                ///< a newline
+  buffers,      ///< the same with its buffers
+  train,        ///< switches module `of` to training, or, unless `is_on`, to evaluation
   make_optimizer,  ///< makes optimizer `result` of the parameters `arguments` by the factory `name`; answers
   call,            ///< keeps what function `name` returns for `arguments` as value `result`
   forward,   ///< keeps the output of module `of` for arguments[0] as value `result`; with a context, and its graph
@@ -71,7 +71,7 @@ struct Packed {
 Packed pack(const std::vector<Command>& commands);
 Packed pack(const Value& value);
 
-/// The bytes that have come to a rank on `device`, and how to receive the tensors that follow them.
+/// The bytes that have arrived at a rank on `device`, and how to receive the tensors that follow them.
 struct Unpacker {
   Device device;
   std::vector<std::uint8_t> bytes;

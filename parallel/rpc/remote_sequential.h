@@ -30,11 +30,11 @@ class RemoteSequential {
     }
   }
   /// As in RemoteModule, of all modules in turn.
-  NamedRRefs named_parameters() const { return of_all(&RemoteModule::named_parameters); }
-  NamedRRefs named_buffers() const { return of_all(&RemoteModule::named_buffers); }
+  NamedRRefs named_parameters() const { return gather(&RemoteModule::named_parameters); }
+  NamedRRefs named_buffers() const { return gather(&RemoteModule::named_buffers); }
 
  private:
-  NamedRRefs of_all(NamedRRefs (RemoteModule::*list)() const) const {
+  NamedRRefs gather(NamedRRefs (RemoteModule::*list)() const) const {
     NamedRRefs all;
     for (const RemoteModule& module : modules_) {
       const NamedRRefs tensors = (module.*list)();

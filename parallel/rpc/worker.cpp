@@ -289,11 +289,11 @@ const Worker::Do Worker::kDo[] = {
 void Worker::serve() {
   const Activity activity("service of remote calls");
   static_assert(std::size(kDo) == static_cast<std::size_t>(Task::shut_down));
-  for (bool goes_on = true; goes_on;) {
+  for (bool is_open = true; is_open;) {
     for (Command& next : endpoint_.receive_commands(kMaster)) {
       const Command command = std::move(next);  // its value is then no longer referred to by the message
-      goes_on = command.task != Task::shut_down;
-      if (goes_on) {
+      is_open = command.task != Task::shut_down;
+      if (is_open) {
         const Do carry_out = kDo[static_cast<std::size_t>(command.task)];
         (this->*carry_out)(command);
       }

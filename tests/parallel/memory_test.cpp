@@ -136,15 +136,14 @@ std::vector<double> measured_with_versions(const Schedule& schedule, const Ledge
     const auto before = static_cast<double>(memory.stats().current_bytes);
     WeightVersions weights(part->named_parameters(), schedule, ledger, rank.index);
     const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.index)];
-    pipeline.begin(schedule, data);
+    const auto update = [&](const Action&) {
+      optimizer->step();
+      optimizer->zero_grad();
+    };
+    pipeline.begin(schedule, data, {.update = update});
     for (std::size_t i = 0; i < actions.size(); ++i) {
       weights.choose(i);
-      if (actions[i].operation == Operation::update) {
-        optimizer->step();
-        optimizer->zero_grad();
-      } else {
-        pipeline.perform(actions[i]);
-      }
+      pipeline.perform(actions[i]);
       weights.free_unneeded(i);
     }
     pipeline.finish();

@@ -63,10 +63,10 @@ void train_rank(const PipedreamTraining& training, const Schedule& schedule, con
     const int left = training.microbatches - reduction.microbatch * unit;
     average_gradients(parameters, (std::min(unit, left) + training.batch - 1) / training.batch, *replicas);
   };
-  const auto update = [&](int which) {
+  hooks.update = [&](const Action& update) {
     if (replicas->rank() == 0) {
       const std::lock_guard lock(mutex);
-      result.note_gradients(which, parameters);
+      result.note_gradients(update.microbatch, parameters);
     }
     optimizer->step();
     optimizer->zero_grad();
@@ -74,11 +74,7 @@ void train_rank(const PipedreamTraining& training, const Schedule& schedule, con
   pipeline.begin(schedule, data, hooks);
   for (std::size_t i = 0; i < actions.size(); ++i) {
     weights.choose(i);
-    if (actions[i].operation == Operation::update) {
-      update(actions[i].microbatch);
-    } else {
-      pipeline.perform(actions[i]);
-    }
+    pipeline.perform(actions[i]);
     weights.free_unneeded(i);
   }
   pipeline.finish();
