@@ -18,7 +18,6 @@
 
 #include "chapters/04_pipedream/stage_replica.h"
 #include "chapters/04_pipedream/stream_prediction.h"
-#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/program.h"
@@ -52,8 +51,8 @@ void forward_backward_by_hand(StageReplica& replica, const MicroBatches& batch, 
 
 /// PipeDream: the epoch's remaining batches in the order of one table of actions, which drains before each update with
 /// --versions flush only.
-void train_from_table(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loader) {
-  ActionStream stream(replica, epoch, loader);  // the table, and the micro-batches for its forwards
+void train_from_table(StageReplica& replica, Epoch& epoch) {
+  ActionStream stream(replica, epoch);  // the table, and the micro-batches for its forwards
   const NamedTensors parameters = replica.layers->named_parameters();
   // The ledger lists which version of the weights each action uses, or makes, by the rule of --versions.
   WeightVersions weights(parameters, stream.schedule(), stream.ledger(), replica.rank.index);
@@ -75,23 +74,21 @@ void train_from_table(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loa
 /// Trains the stage of this rank.
 void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
   Run run = make_run(with_stages_of(plan, settings), rank.comm, role_of(plan, rank.index));  // prints, measures, saves
-  StageReplica replica = make_stage_replica(settings, plan, data.train, rank);
-  run.set_up_checkpoints(data, *replica.layers, *replica.optimizer);  // --resume: loads both; epochs() saves both
-  run.predict_with(make_predictor(plan, replica.pipeline.log()));     // for metrics.jsonl and trace.json
-  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  StageReplica replica(settings, plan, data, rank);  // this rank's stage, its optimizer, and loaders of batches
+  run.set_up_checkpoints(data, *replica.layers, *replica.optimizer);  // --resume loads both; each epoch saves both
+  run.predict_with(make_predictor(plan, replica.pipeline.log()));     // how long the epoch should have taken
 
   for (Epoch& epoch : run.epochs()) {
     if (is_by_hand(settings.pipeline)) {  // --schedule by-hand, which needs --versions flush
-      for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+      for (const MicroBatches& batch : epoch.training_batches(replica.train_loader)) {
         forward_backward_by_hand(replica, batch, epoch.train_sums());
         update(replica, epoch);  // the optimizer's step, then zero_grad
       }
     } else {
-      train_from_table(replica, epoch, train_loader);
+      train_from_table(replica, epoch);
     }
-    sync_replicas(replica);  // throws unless their weights are equal; shares batch norm's statistics
-    evaluate(replica, epoch, test_loader);
+    sync_replicas(replica);    // throws unless their weights are equal; shares batch norm's statistics
+    evaluate(replica, epoch);  // the forwards of such a table
   }
 }
 
@@ -102,7 +99,7 @@ void train(const Settings& settings) {
     return explain_stream(settings, plan);  // prints the beginning of the table, and does not train
   }
   introduce(settings, plan);  // warns of --versions none; with --ledger prints the ledger
-  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/common/open.h"
-#include "chapters/common/pipeline_steps.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/ops.h"
@@ -65,26 +63,20 @@ void set_learning_rate(StageReplica& replica, const Epoch& epoch, std::int64_t b
 
 }  // namespace
 
-StageReplica make_stage_replica(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank) {
-  const int stage = plan.schedule.stage_of(rank.index);
-  const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
-  const auto stages = make_stages(settings.training, plan, data, rank);
-  const auto layers = joined(stages);
-  return {.settings = settings,
-          .plan = plan,
-          .rank = rank,
-          .stage = stage,
-          .delay = delays[static_cast<std::size_t>(stage)],
-          .replicas = rank.comm.split(stage, rank.index),
-          .layers = layers,
-          .optimizer = make_optimizer(settings.training, layers->named_parameters()),
-          .pipeline = make_pipeline(settings, plan, stages, rank.comm),
-          .unchecked = settings.pipeline.version_check ? nullptr : std::make_unique<UncheckedVersions>()};
-}
+StageReplica::StageReplica(const Settings& settings_, const StreamPlan& plan_, const TrainTest& data, Rank& rank_)
+    : PipelineWorker(settings_, plan_, data, rank_),
+      settings(settings_),
+      plan(plan_),
+      rank(rank_),
+      stage(plan.schedule.stage_of(rank.index)),
+      delay(largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions))[static_cast<std::size_t>(stage)]),
+      replicas(rank.comm.split(stage, rank.index)),
+      unchecked(settings.pipeline.version_check ? nullptr : std::make_unique<UncheckedVersions>()) {}
 
-ActionStream::ActionStream(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loader)
-    : replica_(replica), epoch_(epoch), images_(loader.image_count()) {
+ActionStream::ActionStream(StageReplica& replica, Epoch& epoch)
+    : replica_(replica), epoch_(epoch), images_(replica.train_loader.image_count()) {
   const StreamPlan& plan = replica.plan;
+  MicroBatchLoader& loader = replica.train_loader;
   epoch.start_training(loader);
   batches_done_ = epoch.steps_done();
   batches_ = static_cast<int>(loader.batch_count() - batches_done_);
@@ -157,8 +149,9 @@ void sync_replicas(StageReplica& replica) {
   broadcast_tensors(replica.layers->named_buffers(), *replica.replicas);
 }
 
-void evaluate(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loader) {
+void evaluate(StageReplica& replica, Epoch& epoch) {
   const StreamPlan& plan = replica.plan;
+  MicroBatchLoader& loader = replica.test_loader;
   const NoGrad no_grad;
   replica.pipeline.train(false);
   epoch.start_test();

@@ -8,32 +8,29 @@
 #include <optional>
 
 #include "chapters/04_pipedream/stream_plan.h"
+#include "chapters/common/pipeline_steps.h"
 #include "chapters/common/run.h"
 #include "core/autograd/node.h"
 #include "core/base/pull_range.h"
-#include "nn/optimizer.h"
-#include "parallel/pipeline/pipeline.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/pipedream.h"
 
 namespace stagecoach {
 
-struct StageReplica {
+/// What a rank trains with: its replica of a stage. With --no-version-check, while it exists autograd does not refuse a
+/// backward on this thread whose weights have changed.
+struct StageReplica : PipelineWorker {
+  /// All ranks of the plan call it together; the arguments must outlive it.
+  StageReplica(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank);
+
   const Settings& settings;
   const StreamPlan& plan;
   Rank& rank;
   int stage;
-  int delay;                               ///< the largest number of updates by which its gradients are late
-  std::unique_ptr<Communicator> replicas;  ///< the ranks that hold this stage
-  std::shared_ptr<Sequential> layers;
-  std::unique_ptr<Optimizer> optimizer;
-  Pipeline pipeline;
+  int delay;                                     ///< the largest number of updates by which its gradients are late
+  std::unique_ptr<Communicator> replicas;        ///< the ranks that hold this stage
   std::unique_ptr<UncheckedVersions> unchecked;  ///< with --no-version-check; otherwise null
 };
-
-/// Returns this rank's replica. All ranks of the plan call it together; the arguments must outlive the result. With
-/// --no-version-check, while it exists autograd does not refuse a backward on this thread whose weights have changed.
-StageReplica make_stage_replica(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank);
 
 /// The training of an epoch's remaining batches, as one list of actions for each rank: what training_batches() of Epoch
 /// is for a pipeline that drains after each batch.
@@ -43,7 +40,7 @@ StageReplica make_stage_replica(const Settings& settings, const StreamPlan& plan
 class ActionStream {
  public:
   /// Begins the training of the epoch. The arguments must outlive this object.
-  ActionStream(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loader);
+  ActionStream(StageReplica& replica, Epoch& epoch);
 
   /// The table of all ranks' actions for the remaining batches.
   const Schedule& schedule() const { return schedule_; }
@@ -91,6 +88,6 @@ void sync_replicas(StageReplica& replica);
 
 /// Tests the model: ranks that hold the last stage count correct predictions. Only a few batches are in flight at once:
 /// without backwards, nothing else would limit how far ahead the first stage runs.
-void evaluate(StageReplica& replica, Epoch& epoch, MicroBatchLoader& loader);
+void evaluate(StageReplica& replica, Epoch& epoch);
 
 }  // namespace stagecoach
