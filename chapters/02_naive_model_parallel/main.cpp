@@ -102,7 +102,7 @@ void train(const Settings& settings) {
   }
   show_toy(settings);  // first, one step of a model that is small enough to print, on two threads of this process
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(plan, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(settings, plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -99,7 +99,7 @@ void train(const Settings& settings) {
     return explain_stream(settings, plan);  // prints the beginning of the table, and does not train
   }
   introduce(settings, plan);  // warns of --versions none; with --ledger prints the ledger
-  launch_ranks(plan, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(settings, plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

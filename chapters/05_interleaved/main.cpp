@@ -100,7 +100,7 @@ void train(const Settings& settings) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(plan, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(settings, plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -21,7 +21,7 @@ Replica::Replica(const Context& context)
       topology_(context.topology),
       data_(context.data),
       rank_(context.rank),
-      model_(make_model(seeded_by_rank(settings_.training, Bug::own_seed, rank_.index), data_.train, rank_.device)),
+      model_(make_model(settings_.training, data_.train, rank_.device, rank_.index)),
       optimizer_(make_optimizer(settings_.training, model_->named_parameters())),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
@@ -32,18 +32,12 @@ Replica::Replica(const Context& context)
 
 MicroBatchLoader Replica::loader(LoaderFor purpose) {
   const bool trains = purpose == LoaderFor::training;
-  const Bug bug = trains ? settings_.training.inject : Bug::none;
-  MicroBatchLoader loader(settings_, trains ? data_.train : data_.test, purpose, rank_.device,
+  return make_rank_loader(settings_, trains ? data_.train : data_.test, purpose, rank_,
                           MicroBatchLoader::Needs::images_and_labels, trains ? settings_.training.microbatches : 1,
-                          topology_.shard_of(bug == Bug::same_shard ? 0 : rank_.index));
-  return with_bug(std::move(loader), bug, rank_.index);
+                          topology_.shard_of(rank_.index));
 }
 
-void Replica::broadcast_weights() {
-  if (settings_.training.inject != Bug::own_seed) {
-    broadcast_module(*model_, rank_.comm);
-  }
-}
+void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
 
 void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums) {
   times_.begin_step();
@@ -83,9 +77,7 @@ void Replica::on_complete_gradient(const std::function<void(const Tensor& gradie
 
 ReducerSettings Replica::reducer_settings() const {
   const ReplicaSettings& replicas = settings_.data_parallel;
-  return {.caps = replicas.caps(),
-          .find_unused = replicas.find_unused,
-          .reduce = with_bug(make_compression(replicas.compress), settings_.training.inject, rank_.index)};
+  return {.caps = replicas.caps(), .find_unused = replicas.find_unused, .reduce = make_compression(replicas.compress)};
 }
 
 void Replica::start_all_reduce(Tensor tensor) {

@@ -96,18 +96,44 @@ class OneTagPerDirection final : public PassingCommunicator {
   }
 };
 
-/// Returns a communicator for the messages of `comm`, which must outlive it, with the bug send_order or tag_twice; null
-/// for any other bug.
-std::unique_ptr<Communicator> communicator_with(Bug bug, Communicator& comm) {
-  switch (bug) {
-    case Bug::send_order:
-      return std::make_unique<WaitingSends>(comm);
-    case Bug::tag_twice:
-      return std::make_unique<OneTagPerDirection>(comm);
-    default:
-      return nullptr;
+/// Bug::own_seed: a rank keeps its own weights where those of rank 0 are broadcast.
+class WithoutWeightBroadcasts final : public PassingCommunicator {
+ public:
+  using PassingCommunicator::PassingCommunicator;
+  void broadcast(Tensor& tensor, int root) override {
+    if (tensor.dtype() != DType::float32) {
+      PassingCommunicator::broadcast(tensor, root);
+    }
   }
-}
+};
+
+/// Sums of two tensors come in the reverse order: the first waits for the second.
+class SwappedSums final : public PassingCommunicator {
+ public:
+  explicit SwappedSums(std::unique_ptr<Communicator> comm) : PassingCommunicator(*comm), owned_(std::move(comm)) {}
+  void all_reduce(Tensor& tensor) override {
+    if (!late_.defined()) {
+      late_ = tensor;
+      return;
+    }
+    PassingCommunicator::all_reduce(tensor);
+    PassingCommunicator::all_reduce(late_);
+    late_ = {};
+  }
+
+ private:
+  std::unique_ptr<Communicator> owned_;
+  Tensor late_;
+};
+
+/// Bug::bucket_order: the thread that reduces buckets beside the backward reduces the first after the second.
+class WithSwappedBuckets final : public PassingCommunicator {
+ public:
+  using PassingCommunicator::PassingCommunicator;
+  std::unique_ptr<Communicator> duplicate() override {
+    return std::make_unique<SwappedSums>(PassingCommunicator::duplicate());
+  }
+};
 
 /// Swaps the first two receives of gradients in a rank's list of actions.
 void swap_first_receives(std::vector<Action>& actions) {
@@ -172,42 +198,40 @@ std::shared_ptr<Sequential> with_bug(const std::shared_ptr<Sequential>& layers, 
   return twice;
 }
 
-ReduceBucket with_bug(const ReduceBucket& reduce, Bug bug, int rank) {
-  if (bug != Bug::bucket_order || rank != 1) {
-    return reduce;
-  }
-  return [reduce, late = std::make_shared<Bucket*>(nullptr)](Bucket& bucket, Communicator& comm) {
-    if (bucket.index == 0) {
-      *late = &bucket;
-      return;
-    }
-    reduce(bucket, comm);
-    if (Bucket* first = std::exchange(*late, nullptr)) {
-      reduce(*first, comm);
-    }
-  };
+std::uint64_t weight_seed(const TrainingSettings& training, int rank) {
+  return training.seed + (training.inject == Bug::own_seed ? static_cast<std::uint64_t>(rank) : 0);
 }
 
-TrainingSettings seeded_by_rank(TrainingSettings training, Bug bug, int rank) {
-  if (training.inject == bug) {
-    training.seed += static_cast<std::uint64_t>(rank);
+MicroBatchLoader make_rank_loader(Settings settings, const Dataset& data, LoaderFor purpose, const Rank& rank,
+                                  MicroBatchLoader::Needs needs, std::int64_t microbatches, Shard shard) {
+  const Bug bug = settings.training.inject;
+  const bool trains = purpose == LoaderFor::training;
+  if (bug == Bug::other_labels) {
+    settings.training.seed += static_cast<std::uint64_t>(rank.index);
   }
-  return training;
-}
-
-MicroBatchLoader with_bug(MicroBatchLoader loader, Bug bug, int rank) {
-  if (bug == Bug::skipped_step && rank == 1) {
+  if (bug == Bug::same_shard && trains) {
+    shard.index = 0;
+  }
+  MicroBatchLoader loader(settings, data, purpose, rank.device, needs, microbatches, shard);
+  if (bug == Bug::skipped_step && trains && rank.index == 1) {
     loader.leave_out(2);
   }
   return loader;
 }
 
-void launch_ranks(const World& world, Bug bug, const std::function<void(Rank&)>& body) {
-  launch(world, [&](Rank& rank) {
-    const std::unique_ptr<Communicator> buggy = communicator_with(bug, rank.comm);
-    Rank buggy_rank{rank.index, rank.world, rank.device, buggy ? *buggy : rank.comm};
-    body(buggy_rank);
-  });
+std::unique_ptr<Communicator> communicator_with(Bug bug, Communicator& comm) {
+  switch (bug) {
+    case Bug::send_order:
+      return std::make_unique<WaitingSends>(comm);
+    case Bug::tag_twice:
+      return std::make_unique<OneTagPerDirection>(comm);
+    case Bug::own_seed:
+      return std::make_unique<WithoutWeightBroadcasts>(comm);
+    case Bug::bucket_order:
+      return comm.rank() == 1 ? std::make_unique<WithSwappedBuckets>(comm) : nullptr;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace stagecoach

@@ -1,15 +1,15 @@
 #pragma once
 /// @file
-/// Where the bugs of the museum (bugs.h) enter a run. Each function changes what it is given if its bug is injected,
-/// and otherwise does nothing or returns it as it is.
+/// Where the bugs of the museum (bugs.h) enter a run: each is put into settings, a plan, a model, a loader or a
+/// communicator. Each function changes what it is given if its bug is injected, and otherwise does nothing or returns
+/// it as it is.
 
-#include <functional>
+#include <cstdint>
 #include <memory>
 
 #include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/settings.h"
 #include "nn/sequential.h"
-#include "parallel/data_parallel/buckets.h"
 #include "parallel/launch/launch.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/versions.h"
@@ -32,15 +32,15 @@ void put_bug_into(RunOptions& options, Bug bug, const Communicator* comm);
 
 /// Returns the layers of a stage, for its forwards and backwards: norm_twice.
 std::shared_ptr<Sequential> with_bug(const std::shared_ptr<Sequential>& layers, Bug bug);
-/// Returns what `rank` calls to reduce a bucket: bucket_order.
-ReduceBucket with_bug(const ReduceBucket& reduce, Bug bug, int rank);
+/// Returns the seed of the initial weights of a replica on `rank`: own_seed.
+std::uint64_t weight_seed(const TrainingSettings& training, int rank);
 
-/// Returns the training settings of a rank. With `bug` injected, it has a seed of its own.
-TrainingSettings seeded_by_rank(TrainingSettings training, Bug bug, int rank);
-/// Returns the loader of the training batches of `rank`: skipped_step.
-MicroBatchLoader with_bug(MicroBatchLoader loader, Bug bug, int rank);
+/// Returns a rank's loader of `shard` of each batch: other_labels, same_shard, skipped_step.
+MicroBatchLoader make_rank_loader(Settings settings, const Dataset& data, LoaderFor purpose, const Rank& rank,
+                                  MicroBatchLoader::Needs needs, std::int64_t microbatches, Shard shard);
 
-/// Calls launch(). With send_order or tag_twice injected, the ranks' communicators have the bug.
-void launch_ranks(const World& world, Bug bug, const std::function<void(Rank&)>& body);
+/// Returns a communicator with the bug for the calls of `comm`, which must outlive it: send_order, tag_twice, own_seed,
+/// bucket_order. Null for bugs elsewhere.
+std::unique_ptr<Communicator> communicator_with(Bug bug, Communicator& comm);
 
 }  // namespace stagecoach

@@ -155,10 +155,10 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
   return make(fmt::format("--tensor-slices {}", slices));
 }
 
-std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device) {
+std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device, int rank) {
   auto model = make_model_of(training, data);
   put_bug_into(*model, training);
-  model->materialize(training.seed, device);
+  model->materialize(weight_seed(training, rank), device);
   return model;
 }
 

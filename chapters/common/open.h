@@ -45,8 +45,9 @@ ModelSizes sizes_of(const TrainingSettings& training);
 /// one device makes them, in the slices of --tensor-slices.
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data,
                                           std::shared_ptr<const LayerFactory> layers = nullptr);
-/// Returns the model of --model on `device`, with its initial weights.
-std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device);
+/// Returns the model of --model on the device of a rank, with its initial weights, which are the same on all ranks.
+std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device,
+                                       int rank = 0);
 /// Returns the optimizer of --optimizer for `parameters`.
 std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters);
 

@@ -198,8 +198,12 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   return plan;
 }
 
-void launch_ranks(const Plan& plan, const std::function<void(Rank&)>& body) {
-  launch_ranks(plan.world, plan.inject, body);
+void launch_ranks(const Settings& settings, const World& world, const std::function<void(Rank&)>& body) {
+  launch(world, [&](Rank& rank) {
+    const std::unique_ptr<Communicator> buggy = communicator_with(settings.training.inject, rank.comm);
+    Rank launched{rank.index, rank.world, rank.device, buggy ? *buggy : rank.comm};
+    body(launched);
+  });
 }
 
 std::vector<std::string> schedules_with_default(const std::string& first) {
@@ -312,11 +316,7 @@ MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& p
   using Needs = MicroBatchLoader::Needs;
   const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::labels : Needs::nothing;
   const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::images_and_labels : of_last;
-  Settings of_rank = settings;
-  of_rank.training = seeded_by_rank(settings.training, Bug::other_labels, rank.index);
-  MicroBatchLoader loader(of_rank, data, purpose, rank.device, needs, settings.training.microbatches, shard);
-  return purpose == LoaderFor::training ? with_bug(std::move(loader), settings.training.inject, rank.index)
-                                        : std::move(loader);
+  return make_rank_loader(settings, data, purpose, rank, needs, settings.training.microbatches, shard);
 }
 
 }  // namespace stagecoach

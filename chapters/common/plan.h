@@ -69,8 +69,8 @@ std::string why_not_recorded(const Settings& settings);
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
                const std::shared_ptr<const LayerFactory>& layers = nullptr);
 
-/// Calls launch() with the ranks of the plan.
-void launch_ranks(const Plan& plan, const std::function<void(Rank&)>& body);
+/// Calls launch(): the ranks run `body`.
+void launch_ranks(const Settings& settings, const World& world, const std::function<void(Rank&)>& body);
 
 /// Returns the names of all schedules, with `first`, the default, before the others.
 std::vector<std::string> schedules_with_default(const std::string& first);
