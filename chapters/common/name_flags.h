@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// How a chapter reports errors of the libraries, which know parameters but no flags.
+/// How a chapter prints what the libraries say, which know parameters but no flags.
 
 #include <string>
 
 namespace stagecoach {
 
-/// Returns the error `text` with the flag instead of each parameter that a library names in backticks. What a library
+/// Returns `text` with the flag instead of each parameter that a library names in backticks. What a library
 /// calls timeout, for example, becomes --timeout. Everything else is unchanged.
 std::string name_flags(std::string text);
 

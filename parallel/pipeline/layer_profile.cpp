@@ -12,6 +12,7 @@
 #include "core/autograd/backward.h"
 #include "core/autograd/node.h"
 #include "core/base/error.h"
+#include "core/base/median.h"
 #include "core/base/on_exit.h"
 #include "core/stream.h"
 
@@ -25,12 +26,6 @@ double seconds_of(Clock& clock, Device device, const std::function<void()>& work
   work();
   synchronize({device, Stream::kCompute});
   return clock.now() - start;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 struct Measured {
@@ -76,10 +71,10 @@ void measure_times(Module& layer, const Tensor& input, bool first, Clock& clock,
     x.set_requires_grad(!first);
     time_layer(layer, x, clock, times);
   }
-  profile.forward = median(times.forward);
+  profile.forward = *median(times.forward);
   if (!times.backward_weight.empty()) {
-    profile.backward_input = first ? 0 : median(times.backward_input);
-    profile.backward_weight = median(times.backward_weight);
+    profile.backward_input = first ? 0 : *median(times.backward_input);
+    profile.backward_weight = *median(times.backward_weight);
   }
 }
 

@@ -58,7 +58,7 @@ void Epoch::finish_training() {
   run_.meter_.stop_counting_bytes();
   run_.stop_.restart();
   bar_.reset();
-  run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_.timeline);
+  run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_);
   if (run_.predictor_.time) {
     prediction_ = run_.predictor_.time(steps_);
   }
@@ -90,7 +90,7 @@ UsageError Epoch::diverged(const char* what) const {
 
 void Epoch::save_and_stop() {
   bar_.reset();
-  run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_.timeline);
+  run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_);
   read_sums();
   require_finite_weights();
   run_.meter_.combine_ranks();

@@ -119,9 +119,7 @@ void Run::require_data_of_rank_zero(const TrainTest& data) {
   const Fingerprint mine = folder_.data() ? *folder_.data() : fingerprint_of(data);
   const std::vector<double> digests{static_cast<double>(names_digest(mine)), static_cast<double>(mine.train.digest),
                                     static_cast<double>(mine.test.digest)};
-  Tensor expected = Tensor::from(digests, {3}, comm_.device());
-  comm_.broadcast(expected, 0);
-  const auto wanted = expected.to_vector<double>();
+  const std::vector<double> wanted = comm_.sum_numbers(comm_.rank() == 0 ? digests : std::vector<double>(3));
   throw_if<DataError>(wanted != digests,
                       "rank {} has other {} than rank 0: expected `data` to name the same data for all processes; copy "
                       "them to all machines",
@@ -160,10 +158,8 @@ void Run::load_checkpoint(std::int64_t batches) {
 Checkpoints::Found Run::newest_checkpoint() const {
   const Checkpoints checkpoints = folder_.resumed();
   const StatePart mine = part_of_rank(role_.layers, layers_of_, comm_.device());
-  Tensor epoch_and_step = Tensor::zeros({2}, DType::float64, comm_.device());
-  if (comm_.rank() != 0) {
-    comm_.broadcast(epoch_and_step, 0);
-    const auto numbers = epoch_and_step.to_vector<double>();
+  if (comm_.rank() != 0) {  // adds nothing to the numbers of rank 0
+    const std::vector<double> numbers = comm_.sum_numbers({0, 0});
     throw_if<DataError>(numbers[0] < 0, "`resume` {}: rank 0 has refused the data, and says why", options_.resume);
     return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]), mine);
   }
@@ -172,8 +168,7 @@ Checkpoints::Found Run::newest_checkpoint() const {
       require_same_data(saved, *folder_.data(), options_);
     } catch (const OtherData&) {
       if (options_.has_processes()) {  // so that all processes have the exit code of this error
-        epoch_and_step.fill(-1);
-        comm_.broadcast(epoch_and_step, 0);
+        comm_.sum_numbers({-1, 0});
       }
       throw;
     }
@@ -183,9 +178,7 @@ Checkpoints::Found Run::newest_checkpoint() const {
     options_.print_line("Skipped: " + printable(reason));
   }
   print_notes(data_notes(found.data, *folder_.data()));
-  epoch_and_step.narrow(0, 1).fill(static_cast<double>(found.progress.epoch));
-  epoch_and_step.narrow(1, 1).fill(static_cast<double>(found.progress.step));
-  comm_.broadcast(epoch_and_step, 0);
+  comm_.sum_numbers({static_cast<double>(found.progress.epoch), static_cast<double>(found.progress.step)});
   return found;
 }
 

@@ -56,8 +56,8 @@ class Run {
   void print_notes(const std::vector<std::string>& notes) const;
   /// To continue a run, loads its newest checkpoint into the rank's model and optimizer. From then on epochs() saves
   /// both after each epoch, and when it stops early, with the fingerprint of rank 0's `data`. They must outlive the
-  /// run. Nothing is written to the folder before this call. Throws UsageError if no epoch is left to train, and
-  /// DataError if the checkpoint was trained on other data (require_same_data).
+  /// run, and all runs need them. Nothing is written to the folder before this call. Throws UsageError if no epoch is
+  /// left to train, and DataError if the checkpoint was trained on other data (require_same_data).
   void set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& optimizer);
   /// Shows the times that `predictor` predicts beside the measured ones, in metrics.jsonl and trace.json. All ranks
   /// call it before epochs().

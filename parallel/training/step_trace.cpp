@@ -85,12 +85,13 @@ void StepTrace::add_step() {
   }
 }
 
-void StepTrace::finish(RunFolder& folder, KeepAlive& keep_alive, const Predict& predict) {
+void StepTrace::finish(RunFolder& folder, KeepAlive& keep_alive, const Predictor& predictor) {
   if (trace_ == nullptr) {
     return;
   }
   Trace::detach();
-  const std::string json = gather_trace(comm_, *trace_, first_, predict ? predict() : std::nullopt);
+  const std::string json =
+      gather_trace(comm_, *trace_, first_, predictor.timeline ? predictor.timeline() : std::nullopt);
   if (folder.writes()) {
     keep_alive.during([&] { folder.save_trace(json); });
   }

@@ -3,15 +3,14 @@
 /// The trace of a run's first training steps, and if it is profiled a table of how their time was spent.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "core/trace.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/keep_alive.h"
 #include "parallel/pipeline/run_trace.h"
+#include "parallel/training/predictor.h"
 #include "parallel/training/run_folder.h"
 #include "parallel/training/run_options.h"
 
@@ -20,9 +19,6 @@ namespace stagecoach {
 class StepTrace {
  public:
   static constexpr std::int64_t kSteps = 100;  ///< of the first epoch of this run
-  /// Returns the predicted timeline of the traced steps, if it is not empty. All ranks call it together.
-  using Predict = std::function<std::optional<TracePrediction>()>;
-
   /// Starts recording the calling thread, and how much memory tensors on `devices` use. With `options.profile`, each
   /// span waits until the device's work has ended. `options` must outlive this object.
   StepTrace(Communicator& comm, const std::vector<Device>& devices, const RunOptions& options);
@@ -34,9 +30,9 @@ class StepTrace {
   void begin(std::int64_t epoch, std::int64_t number);
   /// Ends a step and begins the next one; ends the recording after the last step to record.
   void add_step();
-  /// Ends the recording, then writes the trace, with what `predict` returns beside it, and prints the table. Does
-  /// nothing if called again. All ranks call it; `keep_alive` is that of their run.
-  void finish(RunFolder& folder, KeepAlive& keep_alive, const Predict& predict);
+  /// Ends the recording, then writes the trace, with the timeline that `predictor` predicts beside it, and prints the
+  /// table. Does nothing if called again. All ranks call it; `keep_alive` is that of their run.
+  void finish(RunFolder& folder, KeepAlive& keep_alive, const Predictor& predictor);
 
  private:
   Communicator& comm_;
