@@ -24,6 +24,7 @@ install(DIRECTORY core nn datasets parallel DESTINATION ${CMAKE_INSTALL_INCLUDED
   FILES_MATCHING PATTERN "*.h"
   PATTERN core/cuda EXCLUDE
   PATTERN core/base/parse_json.h EXCLUDE
+  PATTERN core/kernels/costs EXCLUDE
   PATTERN core/kernels/cpu EXCLUDE
   PATTERN core/kernels/cuda EXCLUDE
   PATTERN parallel/comm/mpi EXCLUDE

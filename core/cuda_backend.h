@@ -15,7 +15,9 @@
 namespace stagecoach {
 
 class Allocator;
-struct Kernels;
+template <class Result>
+struct KernelTable;
+using Kernels = KernelTable<void>;
 
 namespace cuda {
 

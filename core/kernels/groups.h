@@ -1,10 +1,11 @@
 #pragma once
 /// @file
-/// The functions that fill a backend's table: each fills the rows of one group of kernels.h, and is in the source file
-/// named after the group.
+/// The functions that fill a backend's table, or the table of costs: each fills the rows of one group of kernels.h, and
+/// is in the source file named after the group.
 
 #include <initializer_list>
 
+#include "core/kernels/costs.h"
 #include "core/kernels/kernels.h"
 
 namespace stagecoach {
@@ -24,7 +25,14 @@ AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, 
     add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
 }  // namespace cuda
 
-/// Throws Error that names `backend` if a row of its table is empty.
-void require_rows(const char* backend, const Kernels& table);
+namespace costs {
+using AddRows = void(KernelCosts& table);
+AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
+    add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
+}  // namespace costs
+
+/// Throws Error that names `folder` in core/kernels if a row of its table is empty.
+template <class Result>
+void require_rows(const char* folder, const KernelTable<Result>& table);
 
 }  // namespace stagecoach

@@ -13,15 +13,18 @@
 
 namespace stagecoach {
 
-void require_rows(const char* backend, const Kernels& table) {
+template <class Result>
+void require_rows(const char* folder, const KernelTable<Result>& table) {
   using Row = void (*)();
-  const auto rows = std::bit_cast<std::array<Row, sizeof(Kernels) / sizeof(Row)>>(table);
+  const auto rows = std::bit_cast<std::array<Row, sizeof(table) / sizeof(Row)>>(table);
   const auto empty = std::find(rows.begin(), rows.end(), nullptr);
   STAGECOACH_CHECK(empty == rows.end(),
                    "kernel table of {0}: expected a function in every row, got none in row {1} of {2} (see "
                    "core/kernels/kernels.h); add it in core/kernels/{0}",
-                   backend, empty - rows.begin() + 1, rows.size());
+                   folder, empty - rows.begin() + 1, rows.size());
 }
+template void require_rows(const char* folder, const Kernels& table);
+template void require_rows(const char* folder, const KernelCosts& table);
 
 const Kernels& kernels(Device device) {
   if (device.type == DeviceType::cuda) {
@@ -29,6 +32,21 @@ const Kernels& kernels(Device device) {
   }
   static const cpu::Tables& tables = *cpu::level_in_use().tables();
   return is_asynchronous(device) ? tables.queued : tables.kernels;
+}
+
+const KernelCosts& kernel_costs() {
+  static const KernelCosts table = [] {
+    using namespace costs;
+    KernelCosts filled{};
+    for (costs::AddRows* add_rows :
+         {add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear,
+          add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens}) {
+      add_rows(filled);
+    }
+    require_rows("costs", filled);
+    return filled;
+  }();
+  return table;
 }
 
 }  // namespace stagecoach

@@ -25,167 +25,174 @@ struct ParameterUpdate {
   Tensor count;  ///< [] int32: the number of updates of this parameter, including this one
 };
 
-struct Kernels {
+/// The rows: `Kernels` holds the functions that compute them, and `KernelCosts` (core/kernels/costs.h) what a call with
+/// the same arguments costs.
+template <class Result>
+struct KernelTable {
   // ---- elementwise
 
   /// Fills a tensor of any shape and dtype.
-  void (*fill)(double value, Tensor& out);
+  Result (*fill)(double value, Tensor& out);
   /// Copies a tensor of any shape and dtype, between devices or within one, where the two tensors may overlap.
-  void (*copy)(const Tensor& source, Tensor& out);
+  Result (*copy)(const Tensor& source, Tensor& out);
   /// Converts float32 to float16 or back, as defined in core/half.h. Every device produces the same bytes.
-  void (*convert)(const Tensor& source, Tensor& out);
+  Result (*convert)(const Tensor& source, Tensor& out);
   // All arguments of the functions from add to relu_grad have one shape.
-  void (*add)(const Tensor& a, const Tensor& b, Tensor& out);
+  Result (*add)(const Tensor& a, const Tensor& b, Tensor& out);
   /// sum += factor * x
-  void (*add_scaled)(const Tensor& x, double factor, Tensor& sum);
-  void (*scale)(const Tensor& x, double factor, Tensor& out);
-  void (*relu)(const Tensor& x, Tensor& out);
+  Result (*add_scaled)(const Tensor& x, double factor, Tensor& sum);
+  Result (*scale)(const Tensor& x, double factor, Tensor& out);
+  Result (*relu)(const Tensor& x, Tensor& out);
   /// `y` is the result of relu.
-  void (*relu_grad)(const Tensor& grad_y, const Tensor& y, Tensor& out);
-  void (*gelu)(const Tensor& x, GeluForm form, Tensor& out);
-  void (*gelu_grad)(const Tensor& grad_y, const Tensor& x, GeluForm form, Tensor& out);
+  Result (*relu_grad)(const Tensor& grad_y, const Tensor& y, Tensor& out);
+  Result (*gelu)(const Tensor& x, GeluForm form, Tensor& out);
+  Result (*gelu_grad)(const Tensor& grad_y, const Tensor& x, GeluForm form, Tensor& out);
   /// sum ([] float64) += x ([], any floating-point type): for sums over many steps.
-  void (*accumulate)(const Tensor& x, Tensor& sum);
+  Result (*accumulate)(const Tensor& x, Tensor& sum);
   /// Copies columns from … from+count-1 of `source` [R, S] to columns to … to+count-1 of `out` [R, D]; the other
   /// columns of `out` keep their elements.
-  void (*copy_columns)(const Tensor& source, std::int64_t from, std::int64_t to, std::int64_t count, Tensor& out);
+  Result (*copy_columns)(const Tensor& source, std::int64_t from, std::int64_t to, std::int64_t count, Tensor& out);
   /// Adds 1 to each of `counters` ([] int32).
-  void (*increment)(std::span<Tensor> counters);
+  Result (*increment)(std::span<Tensor> counters);
 
   // ---- linear: x [N, I], weight [O, I], bias [O] (may be undefined), y [N, O]
 
-  void (*linear)(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y);
-  void (*linear_grad_input)(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x);
+  Result (*linear)(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y);
+  Result (*linear_grad_input)(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x);
   /// Either result may be undefined and is then not computed. The bytes of the other do not depend on that.
-  void (*linear_grad_weight)(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight, Tensor& grad_bias);
+  Result (*linear_grad_weight)(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight, Tensor& grad_bias);
 
   // ---- matmul
 
   /// out [B, M, N] = a [B, M, K] times b [B, K, N], for each of B pairs of matrices. A transposed factor is stored as
   /// [B, K, M] or [B, N, K].
-  void (*matmul)(const Tensor& a, const Tensor& b, const Transposed& transposed, Tensor& out);
+  Result (*matmul)(const Tensor& a, const Tensor& b, const Transposed& transposed, Tensor& out);
 
   // ---- conv2d: x [N, C, H, W], weight [O, C, K, K], bias [O] (may be undefined), y [N, O, P, Q]
 
-  void (*conv2d)(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y);
-  void (*conv2d_grad_input)(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x);
+  Result (*conv2d)(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y);
+  Result (*conv2d_grad_input)(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x);
   /// Either result may be undefined, as for linear_grad_weight.
-  void (*conv2d_grad_weight)(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
-                             Tensor& grad_bias);
+  Result (*conv2d_grad_weight)(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
+                               Tensor& grad_bias);
 
   // ---- pool: x [N, C, H, W]
 
   /// `argmax` [N, C, P, Q] int32 holds, for each output, the index of the largest input in its H x W plane (the first
   /// one among equals).
-  void (*max_pool2d)(const Tensor& x, const Window& window, Tensor& y, Tensor& argmax);
-  void (*max_pool2d_grad)(const Tensor& grad_y, const Tensor& argmax, const Window& window, Tensor& grad_x);
+  Result (*max_pool2d)(const Tensor& x, const Window& window, Tensor& y, Tensor& argmax);
+  Result (*max_pool2d_grad)(const Tensor& grad_y, const Tensor& argmax, const Window& window, Tensor& grad_x);
   /// y [N, C]
-  void (*global_average_pool)(const Tensor& x, Tensor& y);
-  void (*global_average_pool_grad)(const Tensor& grad_y, Tensor& grad_x);
+  Result (*global_average_pool)(const Tensor& x, Tensor& y);
+  Result (*global_average_pool_grad)(const Tensor& grad_y, Tensor& grad_x);
 
   // ---- softmax: over the rows of x [N, C]; `y` is the forward's result
 
-  void (*softmax)(const Tensor& x, Tensor& y);
-  void (*softmax_grad)(const Tensor& grad_y, const Tensor& y, Tensor& grad_x);
-  void (*log_softmax)(const Tensor& x, Tensor& y);
-  void (*log_softmax_grad)(const Tensor& grad_y, const Tensor& y, Tensor& grad_x);
+  Result (*softmax)(const Tensor& x, Tensor& y);
+  Result (*softmax_grad)(const Tensor& grad_y, const Tensor& y, Tensor& grad_x);
+  Result (*log_softmax)(const Tensor& x, Tensor& y);
+  Result (*log_softmax_grad)(const Tensor& grad_y, const Tensor& y, Tensor& grad_x);
 
   // ---- attention: qkv [N, T, 3 W] holds the queries, keys and values of T tokens, each [N, T, W], side by side. Each
   // of `heads` equal parts of W is a head of its own. y [N, T, W]
 
   /// y = softmax(q k^T / sqrt(W / heads)) v, for every sample and head.
-  void (*attention)(const Tensor& qkv, std::int64_t heads, Tensor& y);
-  void (*attention_grad)(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv);
+  Result (*attention)(const Tensor& qkv, std::int64_t heads, Tensor& y);
+  Result (*attention_grad)(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv);
 
   // ---- tokens: x [N, T, C]
 
   /// y [N, C, T]
-  void (*transpose)(const Tensor& x, Tensor& y);
+  Result (*transpose)(const Tensor& x, Tensor& y);
   /// y [N, T, C] = x + b [T, C], for every sample.
-  void (*add_broadcast)(const Tensor& x, const Tensor& b, Tensor& y);
+  Result (*add_broadcast)(const Tensor& x, const Tensor& b, Tensor& y);
   /// y [N, C]
-  void (*token_mean)(const Tensor& x, Tensor& y);
-  void (*token_mean_grad)(const Tensor& grad_y, Tensor& grad_x);
+  Result (*token_mean)(const Tensor& x, Tensor& y);
+  Result (*token_mean_grad)(const Tensor& grad_y, Tensor& grad_x);
 
   // ---- losses: logits [N, C], labels [N] int32, loss [] (a scalar)
 
   /// loss = factor * sum over n of -log softmax(logits)[n, labels[n]]; probabilities = softmax(logits).
-  void (*cross_entropy)(const Tensor& logits, const Tensor& labels, double factor, Tensor& loss, Tensor& probabilities);
-  void (*cross_entropy_grad)(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels, double factor,
-                             Tensor& grad_logits);
+  Result (*cross_entropy)(const Tensor& logits, const Tensor& labels, double factor, Tensor& loss,
+                          Tensor& probabilities);
+  Result (*cross_entropy_grad)(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels,
+                               double factor, Tensor& grad_logits);
   // The same for logits whose classes are cut in equal slices: a slice [N, C / slices] has the classes from `first` on,
   // of `classes` in all.
   /// statistics [N, 4] = the slice's largest logit; its class, the first of equal ones; the sum of exp(logit -
   /// largest); and the label's logit, or 0 if the label is in another slice.
-  void (*class_statistics)(const Tensor& logits, const Tensor& labels, std::int64_t first, std::int64_t classes,
-                           Tensor& statistics);
+  Result (*class_statistics)(const Tensor& logits, const Tensor& labels, std::int64_t first, std::int64_t classes,
+                             Tensor& statistics);
   /// Combines the statistics of all slices, [slices, N, 4] in their order. log softmax(logits) = (logit - largest) -
   /// log_sum, with the normalizers [N, 2] = (largest, log_sum); predictions [N] int32 are the classes of the largest.
-  void (*combined_cross_entropy)(const Tensor& statistics, double factor, Tensor& loss, Tensor& normalizers,
-                                 Tensor& predictions);
+  Result (*combined_cross_entropy)(const Tensor& statistics, double factor, Tensor& loss, Tensor& normalizers,
+                                   Tensor& predictions);
   /// Computes the gradient of a slice of the logits.
-  void (*class_slice_grad)(const Tensor& grad_loss, const Tensor& logits, const Tensor& labels,
-                           const Tensor& normalizers, std::int64_t first, double factor, Tensor& grad_logits);
+  Result (*class_slice_grad)(const Tensor& grad_loss, const Tensor& logits, const Tensor& labels,
+                             const Tensor& normalizers, std::int64_t first, double factor, Tensor& grad_logits);
   /// loss = factor * sum of (a - b)^2
-  void (*squared_error)(const Tensor& a, const Tensor& b, double factor, Tensor& loss);
+  Result (*squared_error)(const Tensor& a, const Tensor& b, double factor, Tensor& loss);
   /// Computes the gradient with respect to `a`; the gradient with respect to `b` is its negative.
-  void (*squared_error_grad)(const Tensor& grad_loss, const Tensor& a, const Tensor& b, double factor, Tensor& grad_a);
+  Result (*squared_error_grad)(const Tensor& grad_loss, const Tensor& a, const Tensor& b, double factor,
+                               Tensor& grad_a);
 
   // ---- batch_norm: over all but dimension 1 of x [N, C, …]; the other tensors are [C]
 
-  void (*channel_sums)(const Tensor& x, Tensor& out);
+  Result (*channel_sums)(const Tensor& x, Tensor& out);
   /// Computes the statistics of the batch; the variance is divided by the count.
-  void (*batch_statistics)(const Tensor& x, Tensor& mean, Tensor& variance);
+  Result (*batch_statistics)(const Tensor& x, Tensor& mean, Tensor& variance);
   /// Computes the sums of (x - mean)^2: the variance before division by the count, for a batch of which x is a part.
-  void (*squared_deviations)(const Tensor& x, const Tensor& mean, Tensor& sums);
+  Result (*squared_deviations)(const Tensor& x, const Tensor& mean, Tensor& sums);
   /// running = (1 - momentum) * running + momentum * batch; the variance is corrected for bias with `count` samples.
-  void (*update_running_statistics)(const Tensor& mean, const Tensor& variance, double momentum, std::int64_t count,
-                                    Tensor& running_mean, Tensor& running_variance);
+  Result (*update_running_statistics)(const Tensor& mean, const Tensor& variance, double momentum, std::int64_t count,
+                                      Tensor& running_mean, Tensor& running_variance);
   /// out = 1 / sqrt(variance + epsilon): the reciprocal of the standard deviation.
-  void (*rstd)(const Tensor& variance, double epsilon, Tensor& out);
+  Result (*rstd)(const Tensor& variance, double epsilon, Tensor& out);
   /// y = activation((x - mean) * rstd * weight + bias + addend); `addend`, like x, may be undefined.
-  void (*batch_norm)(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias,
-                     const Tensor& addend, Activation activation, Tensor& y);
+  Result (*batch_norm)(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight,
+                       const Tensor& bias, const Tensor& addend, Activation activation, Tensor& y);
   // The gradients with relu are those of a call without an addend.
-  void (*batch_norm_grad_weight)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                 const Tensor& weight, const Tensor& bias, Activation activation, Tensor& grad_weight,
-                                 Tensor& grad_bias);
+  Result (*batch_norm_grad_weight)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                   const Tensor& weight, const Tensor& bias, Activation activation, Tensor& grad_weight,
+                                   Tensor& grad_bias);
   /// Computes the gradient for constant mean and variance, without an activation.
-  void (*batch_norm_grad_input)(const Tensor& grad_y, const Tensor& rstd, const Tensor& weight, Tensor& grad_x);
+  Result (*batch_norm_grad_input)(const Tensor& grad_y, const Tensor& rstd, const Tensor& weight, Tensor& grad_x);
   /// Computes the gradient for the mean and variance of the batch, through which gradient flows too. `grad_weight` and
   /// `grad_bias` are the results of batch_norm_grad_weight for the whole batch, which has `count` values per channel.
   /// Often x is the whole batch.
-  void (*batch_norm_grad_input_of_batch)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                         const Tensor& weight, const Tensor& bias, Activation activation,
-                                         const Tensor& grad_weight, const Tensor& grad_bias, std::int64_t count,
-                                         Tensor& grad_x);
+  Result (*batch_norm_grad_input_of_batch)(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
+                                           const Tensor& rstd, const Tensor& weight, const Tensor& bias,
+                                           Activation activation, const Tensor& grad_weight, const Tensor& grad_bias,
+                                           std::int64_t count, Tensor& grad_x);
 
   // ---- layer_norm: over the rows of x [N, C]; weight and bias [C], mean and rstd [N]
 
   /// y = (x - mean) * rstd * weight + bias, with the mean of each row and rstd = 1 / sqrt(its variance + epsilon).
-  void (*layer_norm)(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, Tensor& y, Tensor& mean,
-                     Tensor& rstd);
-  void (*layer_norm_grad_input)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                const Tensor& weight, Tensor& grad_x);
-  void (*layer_norm_grad_weight)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                                 Tensor& grad_weight, Tensor& grad_bias);
+  Result (*layer_norm)(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, Tensor& y,
+                       Tensor& mean, Tensor& rstd);
+  Result (*layer_norm_grad_input)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                  const Tensor& weight, Tensor& grad_x);
+  Result (*layer_norm_grad_weight)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                   Tensor& grad_weight, Tensor& grad_bias);
 
   // ---- optimizer_steps: in place on the parameters and their state, all parameters in one call
 
   /// State: the velocity, initially zero; no state if momentum is 0.
-  void (*sgd_step)(std::span<ParameterUpdate> updates, const SgdSettings& settings);
+  Result (*sgd_step)(std::span<ParameterUpdate> updates, const SgdSettings& settings);
   /// State: the first and the second moment, initially zero.
-  void (*adam_step)(std::span<ParameterUpdate> updates, const AdamSettings& settings);
+  Result (*adam_step)(std::span<ParameterUpdate> updates, const AdamSettings& settings);
 
   // ---- images
 
   /// Converts images [N, 3, H, W] uint8 to (pixel / 255 - mean) / deviation, float32.
-  void (*normalize)(const Tensor& images, const Normalization& normalization, Tensor& out);
+  Result (*normalize)(const Tensor& images, const Normalization& normalization, Tensor& out);
   /// Adds to `count` ([] int32) the number of rows of logits [N, C] whose largest value is at the label.
-  void (*count_correct)(const Tensor& logits, const Tensor& labels, Tensor& count);
+  Result (*count_correct)(const Tensor& logits, const Tensor& labels, Tensor& count);
   /// Adds to `count` ([] int32) the number of equal elements of a and b, [N] int32.
-  void (*count_equal)(const Tensor& a, const Tensor& b, Tensor& count);
+  Result (*count_equal)(const Tensor& a, const Tensor& b, Tensor& count);
 };
+
+using Kernels = KernelTable<void>;
 
 /// Returns the kernels of a device. Throws UsageError if this build has none for it.
 const Kernels& kernels(Device device);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/cuda_backend.h"
+#include "core/kernels/costs.h"
 #include "core/kernels/cuda/products.h"
 #include "tests/benchmarks/cuda_work.h"
 
@@ -46,18 +47,12 @@ constexpr Step kSteps[] = {{"plain", plan_by<ProductKernel::plain>, always},
                            {"tensor cores", plan_by<ProductKernel::tensor_cores>, has_tensor_cores},
                            {"warpgroups", plan_by<ProductKernel::warpgroups>, has_warpgroups}};
 
-/// Seconds of one forward pass.
-double seconds_of(const Step& step, const Layer& l) {
-  const Tensor x = random_tensor({l.samples, l.channels, l.extent, l.extent});
-  const Tensor weight = random_tensor({l.outputs, l.channels, l.kernel, l.kernel});
-  const Tensor bias = random_tensor({l.outputs});
-  Tensor y = random_tensor({l.samples, l.outputs, l.positions(), l.positions()});
-  return our_seconds([&] { cuda::conv2d(x, weight, bias, l.window(), y, step.planner); });
-}
-
 void print_layer(const Layer& layer) {
-  const double operations = 2.0 * layer.samples * layer.outputs * layer.positions() * layer.positions() *
-                            layer.channels * layer.kernel * layer.kernel;
+  const Tensor x = random_tensor({layer.samples, layer.channels, layer.extent, layer.extent});
+  const Tensor weight = random_tensor({layer.outputs, layer.channels, layer.kernel, layer.kernel});
+  const Tensor bias = random_tensor({layer.outputs});
+  Tensor y = random_tensor({layer.samples, layer.outputs, layer.positions(), layer.positions()});
+  const auto operations = static_cast<double>(kernel_costs().conv2d(x, weight, bias, layer.window(), y).flops);
   fmt::print("\n**{}**\n\n| kernel | measured, us | GFLOP/s | times as fast as plain |\n|---|---:|---:|---:|\n",
              layer.name);
   double plain = 0;
@@ -67,7 +62,7 @@ void print_layer(const Layer& layer) {
       fmt::print("| {} | not on this GPU | | |\n", step.name);
       continue;
     }
-    const double seconds = seconds_of(step, layer);
+    const double seconds = our_seconds([&] { cuda::conv2d(x, weight, bias, layer.window(), y, step.planner); });
     plain = plain == 0 ? seconds : plain;
     fmt::print("| {} | {:.1f} | {:.0f} | {:.1f} |\n", step.name, 1e6 * seconds, 1e-9 * operations / seconds,
                plain / seconds);

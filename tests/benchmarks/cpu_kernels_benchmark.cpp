@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/autograd/backward.h"
+#include "core/kernels/costs.h"
 #include "core/kernels/cpu/attention.h"
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/linear.h"
@@ -72,7 +73,7 @@ void measure_best_rate() {
     const Tensor a = random_tensor({m, k});
     const Tensor b = random_tensor({k, n});
     Tensor c = random_tensor({m, n});
-    const double operations = 2.0 * static_cast<double>(m * n * k);
+    const auto operations = static_cast<double>(kernel_costs().linear_grad_input(a, b, c).flops);
     const int tries = std::max(10, static_cast<int>(1e10 / operations));
     const double blas = best_seconds(tries, [&] {
       sgemm(CblasNoTrans, CblasNoTrans, m, n, k, a.data<float>(), b.data<float>(), c.mutable_data<float>());
@@ -106,7 +107,7 @@ void add_linear(const std::string& name, std::int64_t samples, std::int64_t inpu
   Tensor grad_x = random_tensor({samples, inputs});
   Tensor grad_weight = random_tensor({outputs, inputs});
   Tensor none;
-  const double operations = 2.0 * static_cast<double>(samples * inputs * outputs);
+  const auto operations = static_cast<double>(kernel_costs().linear(x, weight, bias, y).flops);  // of each product
   add(name + "/forward", operations, [=]() mutable { kernels({}).linear(x, weight, bias, y); });
   add(name + "/forward/plain", operations, [=]() mutable {
     cpu::plain::linear({samples, inputs, outputs}, x.data<float>(), weight.data<float>(), bias.data<float>(),
@@ -158,7 +159,7 @@ void add_conv(const std::string& name, std::int64_t samples, std::int64_t channe
   Tensor grad_weight = random_tensor(weight.shape());
   Tensor none;
   Tensor columns = random_tensor({taps, positions * positions});
-  const double operations = 2.0 * static_cast<double>(y.numel() * taps);
+  const auto operations = static_cast<double>(kernel_costs().conv2d(x, weight, bias, window, y).flops);  // of each
   add(name + "/forward", operations, [=]() mutable { kernels({}).conv2d(x, weight, bias, window, y); });
   if (operations < 1e8) {  // the plain form would take seconds on the larger ones
     add(name + "/forward/plain", operations, [=]() mutable {
@@ -183,15 +184,16 @@ void add_conv(const std::string& name, std::int64_t samples, std::int64_t channe
 void add_block(std::int64_t samples, std::int64_t tokens, std::int64_t width, std::int64_t heads) {
   const std::string size = fmt::format(" {}x{}x{}", samples, tokens, width);
   const cpu::AttentionShape shape{samples, tokens, width, heads};
-  const double operations = 4.0 * static_cast<double>(samples * tokens * tokens * width);
   const Tensor qkv = random_tensor({samples, tokens, 3 * width});
   const Tensor grad = random_tensor({samples, tokens, width});
   Tensor y = random_tensor({samples, tokens, width});
   Tensor grad_qkv = random_tensor({samples, tokens, 3 * width});
+  const auto operations = static_cast<double>(kernel_costs().attention(qkv, heads, y).flops);
+  const auto grad_operations = static_cast<double>(kernel_costs().attention_grad(grad, qkv, heads, grad_qkv).flops);
   add("attention" + size, operations, [=]() mutable { kernels({}).attention(qkv, heads, y); });
   add("attention" + size + "/plain", operations,
       [=]() mutable { cpu::plain::attention(shape, qkv.data<float>(), y.mutable_data<float>()); });
-  add("attention" + size + "/grad", 2.5 * operations,
+  add("attention" + size + "/grad", grad_operations,
       [=]() mutable { kernels({}).attention_grad(grad, qkv, heads, grad_qkv); });
   const std::int64_t rows = samples * tokens;
   const Tensor x = random_tensor({rows, width});

@@ -36,7 +36,7 @@ double measure_product_rate(Precision wanted) {
     const Tensor x = random_tensor({n, n});
     const Tensor weight = random_tensor({n, n});
     Tensor y = random_tensor({n, n});
-    const double operations = 2.0 * static_cast<double>(n * n * n);
+    const auto operations = static_cast<double>(kernel_costs().linear(x, weight, {}, y).flops);
     best = std::max(best, operations / our_seconds([&] { gpu().linear(x, weight, {}, y); }));
     if (const auto seconds = cublas_linear_seconds(Pass::forward, wanted, x, weight, y)) {
       best = std::max(best, operations / *seconds);
@@ -68,30 +68,39 @@ struct Floor {
   const char* bound = "";
 };
 
-Floor floor_of(const Row& row) {
+/// Whether the operations of a kernel are mostly those of matrix products.
+bool is_product(const KernelCost& cost) {
+  return cost.kind == CostKind::matrix_product || cost.kind == CostKind::convolution ||
+         cost.kind == CostKind::attention;
+}
+
+Floor floor_of(const KernelCost& cost) {
+  const auto bytes = static_cast<double>(cost.bytes());
   // Half the cache: as much again may still lie there from before.
-  const bool in_cache = row.bytes <= static_cast<double>(facts.cache_bytes) / 2;
-  const Floor arithmetic{row.operations / (precision == Precision::tf32 ? rates.tf32 : rates.fp32), "arithmetic"};
-  const Floor memory{row.bytes / (in_cache ? rates.cache : rates.memory), in_cache ? "cache" : "memory"};
+  const bool in_cache = bytes <= static_cast<double>(facts.cache_bytes) / 2;
+  const double operations = is_product(cost) ? static_cast<double>(cost.flops) : 0;
+  const Floor arithmetic{operations / (precision == Precision::tf32 ? rates.tf32 : rates.fp32), "arithmetic"};
+  const Floor memory{bytes / (in_cache ? rates.cache : rates.memory), in_cache ? "cache" : "memory"};
   const Floor start{rates.start, "start"};
   return std::max({arithmetic, memory, start}, [](const Floor& a, const Floor& b) { return a.seconds < b.seconds; });
 }
 
 }  // namespace
 
-void print_row(const Row& row) {
+void print_row(const std::string& name, const Work& body, const KernelCost& cost, const Peer& peer) {
   try {
-    const double seconds = our_seconds(row.body);
-    const std::optional<double> peer = row.peer();
-    const Floor floor = floor_of(row);
-    fmt::print("| {} | {:.1f} | {:.1f} | {:.0f}% | {} | {} | {:.0f} | {} | {} |\n", row.name, 1e6 * seconds,
+    const double seconds = our_seconds(body);
+    const std::optional<double> peer_seconds = peer();
+    const Floor floor = floor_of(cost);
+    fmt::print("| {} | {:.1f} | {:.1f} | {:.0f}% | {} | {} | {:.0f} | {} | {} |\n", name, 1e6 * seconds,
                1e6 * floor.seconds, 100 * floor.seconds / seconds, floor.bound,
-               row.operations > 0 ? fmt::format("{:.0f}", 1e-9 * row.operations / seconds) : "",
-               1e-9 * row.bytes / seconds, peer ? fmt::format("{:.1f}", 1e6 * *peer) : "",
-               peer ? fmt::format("{:.2f}", *peer / seconds) : "");
+               is_product(cost) ? fmt::format("{:.0f}", 1e-9 * static_cast<double>(cost.flops) / seconds) : "",
+               1e-9 * static_cast<double>(cost.bytes()) / seconds,
+               peer_seconds ? fmt::format("{:.1f}", 1e6 * *peer_seconds) : "",
+               peer_seconds ? fmt::format("{:.2f}", *peer_seconds / seconds) : "");
   } catch (const std::exception& error) {
     failed = true;
-    fmt::print("| {} | failed: {} | | | | | | | |\n", row.name, error.what());
+    fmt::print("| {} | failed: {} | | | | | | | |\n", name, error.what());
   }
   std::fflush(stdout);
 }

@@ -3,13 +3,14 @@
 /// The tables of cuda_kernels_benchmark: a row gives the time of an operation beside the least time that this GPU would
 /// need for it, the floor, and beside a peer's time.
 ///
-/// The floor is the largest of three: the operations at the best rate of a matrix product, the bytes at the best rate
+/// The floor is the largest of three: the operations of a product at the best rate of one, the bytes at the best rate
 /// of a copy, and what any kernel takes that does nothing. All three rates are measured first.
 
 #include <functional>
 #include <optional>
 #include <string>
 
+#include "core/kernels/costs.h"
 #include "core/kernels/kernels.h"
 #include "tests/benchmarks/cuda_peers.h"
 #include "tests/benchmarks/cuda_work.h"
@@ -25,16 +26,19 @@ void print_machine();
 void begin_table(const std::string& title, Precision wanted);
 Precision precision_of_table();
 
-struct Row {
-  std::string name;
-  Work body;
-  double operations = 0;  // additions and multiplications of the textbook's formula, where a product is taken
-  double bytes = 0;       // each input read once and each output written once
-  std::function<std::optional<double>()> peer = [] { return std::nullopt; };
-};
+/// Seconds of the same operation by a peer, or none where there is no peer.
+using Peer = std::function<std::optional<double>()>;
+inline const Peer kNoPeer = [] { return std::nullopt; };
 
 /// Measures and prints a row. An operation that fails gets a row that says so.
-void print_row(const Row& row);
+void print_row(const std::string& name, const Work& body, const KernelCost& cost, const Peer& peer);
+
+/// Prints the row of a kernel called with these arguments.
+template <auto kernel, auto cost, class... Arguments>
+void print_kernel(const std::string& name, const Peer& peer, Arguments... arguments) {
+  print_row(
+      name, [&] { (gpu().*kernel)(arguments...); }, (kernel_costs().*cost)(arguments...), peer);
+}
 
 /// Returns whether any operation has failed.
 bool any_failed();

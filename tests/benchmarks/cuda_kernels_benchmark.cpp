@@ -44,33 +44,22 @@ Tensor random_pictures(std::int64_t count) {
   return Tensor::from(pixels, {count, 3, 32, 32}, kGpu);
 }
 
-double bytes_of(std::initializer_list<Tensor> tensors) {
-  double sum = 0;
-  for (const Tensor& tensor : tensors) {
-    sum += static_cast<double>(tensor.bytes());
-  }
-  return sum;
-}
-
 void print_linear(std::int64_t samples, std::int64_t inputs, std::int64_t outputs) {
   const std::string name = fmt::format("linear {}x{} to {}", samples, inputs, outputs);
-  Tensor x = random_tensor({samples, inputs});
-  Tensor weight = random_tensor({outputs, inputs});
-  Tensor y = random_tensor({samples, outputs});
-  Tensor none;
+  const Tensor x = random_tensor({samples, inputs});
+  const Tensor weight = random_tensor({outputs, inputs});
+  const Tensor y = random_tensor({samples, outputs});
   const Tensor bias = random_tensor({outputs});
-  const double operations = 2.0 * static_cast<double>(samples * inputs * outputs);
-  const double bytes = bytes_of({x, weight, y});
   const auto peer = [&](Pass pass) {
     return [=] { return cublas_linear_seconds(pass, precision_of_table(), x, weight, y); };
   };
-  print_row({name + ", forward", [&] { gpu().linear(x, weight, bias, y); }, operations, bytes, peer(Pass::forward)});
-  print_row({name + ", input gradient", [&] { gpu().linear_grad_input(y, weight, x); }, operations, bytes,
-             peer(Pass::grad_input)});
-  print_row({name + ", weight gradient", [&] { gpu().linear_grad_weight(y, x, weight, none); }, operations, bytes,
-             peer(Pass::grad_weight)});
-  Tensor sums = random_tensor({outputs});
-  print_row({name + ", weight and bias", [&] { gpu().linear_grad_weight(y, x, weight, sums); }, operations, bytes});
+  print_kernel<&Kernels::linear, &KernelCosts::linear>(name + ", forward", peer(Pass::forward), x, weight, bias, y);
+  print_kernel<&Kernels::linear_grad_input, &KernelCosts::linear_grad_input>(name + ", input gradient",
+                                                                             peer(Pass::grad_input), y, weight, x);
+  constexpr auto print_gradient =
+      print_kernel<&Kernels::linear_grad_weight, &KernelCosts::linear_grad_weight, Tensor, Tensor, Tensor, Tensor>;
+  print_gradient(name + ", weight gradient", peer(Pass::grad_weight), y, x, weight, {});
+  print_gradient(name + ", weight and bias", kNoPeer, y, x, weight, random_tensor({outputs}));
 }
 
 struct Convolution {
@@ -86,38 +75,38 @@ void print_conv2d(std::int64_t samples, const Convolution& c) {
   const std::int64_t positions = c.window.positions(c.extent);
   const std::string name = fmt::format("conv {}x{}x{}x{} to {}, k{} s{} p{}", samples, c.channels, c.extent, c.extent,
                                        c.outputs, c.window.kernel, c.window.stride, c.window.padding);
-  Tensor x = random_tensor({samples, c.channels, c.extent, c.extent});
-  Tensor weight = random_tensor({c.outputs, c.channels, c.window.kernel, c.window.kernel});
-  Tensor y = random_tensor({samples, c.outputs, positions, positions});
-  Tensor none;
+  const Tensor x = random_tensor({samples, c.channels, c.extent, c.extent});
+  const Tensor weight = random_tensor({c.outputs, c.channels, c.window.kernel, c.window.kernel});
+  const Tensor y = random_tensor({samples, c.outputs, positions, positions});
   const Tensor bias = c.bias ? random_tensor({c.outputs}) : Tensor();
-  const double operations = 2.0 * static_cast<double>(y.numel() * c.channels * c.window.kernel * c.window.kernel);
-  const double bytes = bytes_of({x, weight, y});
   const auto peer = [&](Pass pass) {
     return [=] { return cudnn_conv2d_seconds(pass, precision_of_table(), c.window, x, weight, y); };
   };
-  print_row({name + ", forward", [&] { gpu().conv2d(x, weight, bias, c.window, y); }, operations, bytes,
-             peer(Pass::forward)});
+  print_kernel<&Kernels::conv2d, &KernelCosts::conv2d>(name + ", forward", peer(Pass::forward), x, weight, bias,
+                                                       c.window, y);
   if (!c.first) {
-    print_row({name + ", input gradient", [&] { gpu().conv2d_grad_input(y, weight, c.window, x); }, operations, bytes,
-               peer(Pass::grad_input)});
+    print_kernel<&Kernels::conv2d_grad_input, &KernelCosts::conv2d_grad_input>(
+        name + ", input gradient", peer(Pass::grad_input), y, weight, c.window, x);
   }
-  print_row({name + ", weight gradient", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight, none); }, operations,
-             bytes, peer(Pass::grad_weight)});
+  constexpr auto print_gradient = print_kernel<&Kernels::conv2d_grad_weight, &KernelCosts::conv2d_grad_weight, Tensor,
+                                               Tensor, Window, Tensor, Tensor>;
+  print_gradient(name + ", weight gradient", peer(Pass::grad_weight), y, x, c.window, weight, {});
   if (c.bias) {
-    Tensor sums = random_tensor({c.outputs});
-    print_row({name + ", weight and bias", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight, sums); }, operations,
-               bytes});
+    print_gradient(name + ", weight and bias", kNoPeer, y, x, c.window, weight, random_tensor({c.outputs}));
   }
 }
 
 void print_relu(const Shape& shape) {
   const std::string name = fmt::format("relu {}", to_string(shape));
   const Tensor x = random_tensor(shape);
-  Tensor y = random_tensor(shape);
-  Tensor grad = random_tensor(shape);
-  print_row({name, [&] { gpu().relu(x, y); }, 0, bytes_of({x, y})});
-  print_row({name + ", gradient", [&] { gpu().relu_grad(x, y, grad); }, 0, bytes_of({x, y, grad})});
+  const Tensor y = random_tensor(shape);
+  print_kernel<&Kernels::relu, &KernelCosts::relu>(name, kNoPeer, x, y);
+  print_kernel<&Kernels::relu_grad, &KernelCosts::relu_grad>(name + ", gradient", kNoPeer, x, y, random_tensor(shape));
+}
+
+void print_add(const Shape& shape) {
+  print_kernel<&Kernels::add, &KernelCosts::add>("add " + to_string(shape), kNoPeer, random_tensor(shape),
+                                                 random_tensor(shape), random_tensor(shape));
 }
 
 void print_max_pool(const Shape& shape) {
@@ -125,12 +114,11 @@ void print_max_pool(const Shape& shape) {
   const std::string name = fmt::format("max pool {}", to_string(shape));
   const Tensor x = random_tensor(shape);
   const Shape half{shape[0], shape[1], shape[2] / 2, shape[3] / 2};
-  Tensor y = random_tensor(half);
-  Tensor argmax = Tensor::zeros(half, DType::int32, kGpu);
-  Tensor grad = random_tensor(shape);
-  const double bytes = bytes_of({x, y, argmax});
-  print_row({name, [&] { gpu().max_pool2d(x, window, y, argmax); }, 0, bytes});
-  print_row({name + ", gradient", [&] { gpu().max_pool2d_grad(y, argmax, window, grad); }, 0, bytes});
+  const Tensor y = random_tensor(half);
+  const Tensor argmax = Tensor::zeros(half, DType::int32, kGpu);
+  print_kernel<&Kernels::max_pool2d, &KernelCosts::max_pool2d>(name, kNoPeer, x, window, y, argmax);
+  print_kernel<&Kernels::max_pool2d_grad, &KernelCosts::max_pool2d_grad>(name + ", gradient", kNoPeer, y, argmax,
+                                                                         window, random_tensor(shape));
 }
 
 void print_batch_norm(const Shape& shape) {
@@ -140,76 +128,66 @@ void print_batch_norm(const Shape& shape) {
   const Shape channels{shape[1]};
   const Tensor weight = random_tensor(channels);
   const Tensor bias = random_tensor(channels);
-  Tensor y = random_tensor(shape);
-  Tensor mean = random_tensor(channels);
-  Tensor variance = Tensor::full(channels, 1, DType::float32, kGpu);
-  Tensor deviation = Tensor::full(channels, 1, DType::float32, kGpu);
-  Tensor grad_weight = random_tensor(channels);
-  Tensor grad_bias = random_tensor(channels);
-  print_row({name + ", statistics", [&] { gpu().batch_statistics(x, mean, variance); }, 0, bytes_of({x})});
+  const Tensor y = random_tensor(shape);
+  const Tensor mean = random_tensor(channels);
+  const Tensor variance = Tensor::full(channels, 1, DType::float32, kGpu);
+  const Tensor deviation = Tensor::full(channels, 1, DType::float32, kGpu);
+  const Tensor grad_weight = random_tensor(channels);
+  const Tensor grad_bias = random_tensor(channels);
+  print_kernel<&Kernels::batch_statistics, &KernelCosts::batch_statistics>(name + ", statistics", kNoPeer, x, mean,
+                                                                           variance);
   const std::int64_t count = x.numel() / x.size(1);
   for (const Activation activation : {Activation::none, Activation::relu}) {
     const std::string all = activation == Activation::none ? name : name + ", relu";
-    print_row(
-        {all, [&] { gpu().batch_norm(x, mean, deviation, weight, bias, {}, activation, y); }, 0, bytes_of({x, y})});
-    print_row({all + ", weight gradient",
-               [&] {
-                 gpu().batch_norm_grad_weight(grad_y, x, mean, deviation, weight, bias, activation, grad_weight,
-                                              grad_bias);
-               },
-               0, bytes_of({grad_y, x})});
-    print_row({all + ", input gradient",
-               [&] {
-                 gpu().batch_norm_grad_input_of_batch(grad_y, x, mean, deviation, weight, bias, activation, grad_weight,
-                                                      grad_bias, count, y);
-               },
-               0, bytes_of({grad_y, x, y})});
+    print_kernel<&Kernels::batch_norm, &KernelCosts::batch_norm>(all, kNoPeer, x, mean, deviation, weight, bias,
+                                                                 Tensor(), activation, y);
+    print_kernel<&Kernels::batch_norm_grad_weight, &KernelCosts::batch_norm_grad_weight>(
+        all + ", weight gradient", kNoPeer, grad_y, x, mean, deviation, weight, bias, activation, grad_weight,
+        grad_bias);
+    print_kernel<&Kernels::batch_norm_grad_input_of_batch, &KernelCosts::batch_norm_grad_input_of_batch>(
+        all + ", input gradient", kNoPeer, grad_y, x, mean, deviation, weight, bias, activation, grad_weight, grad_bias,
+        count, y);
   }
-  print_row({name + ", add, relu",
-             [&] { gpu().batch_norm(x, mean, deviation, weight, bias, grad_y, Activation::relu, y); }, 0,
-             bytes_of({x, grad_y, y})});
+  print_kernel<&Kernels::batch_norm, &KernelCosts::batch_norm>(name + ", add, relu", kNoPeer, x, mean, deviation,
+                                                               weight, bias, grad_y, Activation::relu, y);
 }
 
 void print_ends(std::int64_t samples) {
   const Tensor pictures = random_pictures(samples);
-  Tensor images = random_tensor(pictures.shape());
-  print_row({fmt::format("normalize {}", to_string(pictures.shape())), [&] { gpu().normalize(pictures, {}, images); },
-             0, bytes_of({pictures, images})});
-
+  print_kernel<&Kernels::normalize, &KernelCosts::normalize>(fmt::format("normalize {}", to_string(pictures.shape())),
+                                                             kNoPeer, pictures, Normalization{},
+                                                             random_tensor(pictures.shape()));
   const std::string rows = fmt::format("{}x10", samples);
   const Tensor logits = random_tensor({samples, 10});
   const Tensor labels = random_labels(samples);
-  Tensor probabilities = random_tensor({samples, 10});
-  Tensor grad = random_tensor({samples, 10});
-  Tensor loss = random_tensor({});
-  Tensor count = Tensor::zeros({}, DType::int32, kGpu);
-  print_row({"softmax " + rows, [&] { gpu().softmax(logits, probabilities); }, 0, bytes_of({logits, probabilities})});
-  print_row({"softmax " + rows + ", gradient", [&] { gpu().softmax_grad(logits, probabilities, grad); }, 0,
-             bytes_of({logits, probabilities, grad})});
-  print_row({"cross entropy " + rows, [&] { gpu().cross_entropy(logits, labels, 1, loss, probabilities); }, 0,
-             bytes_of({logits, labels, probabilities})});
-  print_row({"cross entropy " + rows + ", gradient",
-             [&] { gpu().cross_entropy_grad(loss, probabilities, labels, 1, grad); }, 0,
-             bytes_of({probabilities, labels, grad})});
-  print_row(
-      {"count correct " + rows, [&] { gpu().count_correct(logits, labels, count); }, 0, bytes_of({logits, labels})});
+  const Tensor probabilities = random_tensor({samples, 10});
+  const Tensor grad = random_tensor({samples, 10});
+  const Tensor loss = random_tensor({});
+  const Tensor count = Tensor::zeros({}, DType::int32, kGpu);
+  print_kernel<&Kernels::softmax, &KernelCosts::softmax>("softmax " + rows, kNoPeer, logits, probabilities);
+  print_kernel<&Kernels::softmax_grad, &KernelCosts::softmax_grad>("softmax " + rows + ", gradient", kNoPeer, logits,
+                                                                   probabilities, grad);
+  print_kernel<&Kernels::cross_entropy, &KernelCosts::cross_entropy>("cross entropy " + rows, kNoPeer, logits, labels,
+                                                                     1.0, loss, probabilities);
+  print_kernel<&Kernels::cross_entropy_grad, &KernelCosts::cross_entropy_grad>(
+      "cross entropy " + rows + ", gradient", kNoPeer, loss, probabilities, labels, 1.0, grad);
+  print_kernel<&Kernels::count_correct, &KernelCosts::count_correct>("count correct " + rows, kNoPeer, logits, labels,
+                                                                     count);
 }
 
 void print_adam(const std::string& model_name) {
   const auto model = make_model(model_name);
   model->materialize(0, kGpu);
   std::vector<ParameterUpdate> updates;
-  double bytes = 0;
   for (const auto& [name, parameter] : model->named_parameters()) {
     const Tensor moment = Tensor::zeros(parameter.shape(), DType::float32, kGpu);
     updates.push_back({.grad = random_tensor(parameter.shape()),
                        .parameter = parameter,
                        .state = {moment, moment.clone()},
                        .count = Tensor::full({}, 1, DType::int32, kGpu)});
-    bytes += 7 * bytes_of({parameter});  // all four are read, and three written
   }
-  print_row({fmt::format("adam, {} tensors of {}", updates.size(), model_name), [&] { gpu().adam_step(updates, {}); },
-             0, bytes});
+  print_kernel<&Kernels::adam_step, &KernelCosts::adam_step>(
+      fmt::format("adam, {} tensors of {}", updates.size(), model_name), kNoPeer, std::span(updates), AdamSettings{});
 }
 
 /// Seconds of one whole training step from its recording: forward, backward and optimizer.
@@ -297,62 +275,48 @@ void print_resnet18(std::int64_t batch) {
   print_batch_norm({batch, 64, 32, 32});
   print_batch_norm({batch, 512, 4, 4});
   print_relu({batch, 64, 32, 32});
-  Tensor sum = random_tensor({batch, 64, 32, 32});
-  const Tensor part = random_tensor(sum.shape());
-  print_row({"add " + to_string(sum.shape()), [&] { gpu().add(part, part, sum); }, 0, bytes_of({part, sum})});
+  print_add({batch, 64, 32, 32});
   const Tensor planes = random_tensor({batch, 512, 4, 4});
-  Tensor means = random_tensor({batch, 512});
-  print_row({"global average pool " + to_string(planes.shape()), [&] { gpu().global_average_pool(planes, means); }, 0,
-             bytes_of({planes, means})});
+  print_kernel<&Kernels::global_average_pool, &KernelCosts::global_average_pool>(
+      "global average pool " + to_string(planes.shape()), kNoPeer, planes, random_tensor({batch, 512}));
   print_adam("resnet18");
 }
 
 /// Of tokens [N, T, W].
 void print_attention(std::int64_t samples, std::int64_t tokens, std::int64_t width, std::int64_t heads) {
   const Tensor x = random_tensor({samples, tokens, width});
-  Tensor y = random_tensor(x.shape());
   const Tensor qkv = random_tensor({samples, tokens, 3 * width});
-  Tensor grad_qkv = random_tensor(qkv.shape());
   const std::string name = fmt::format("attention {}, {} heads", to_string(x.shape()), heads);
-  // Each of the products has T terms for each element of x: two of them forward; backward the first again and four.
-  const double product = 2.0 * static_cast<double>(x.numel() * tokens);
-  print_row({name, [&] { gpu().attention(qkv, heads, y); }, 2 * product, bytes_of({qkv, y})});
-  print_row({name + ", gradient", [&] { gpu().attention_grad(x, qkv, heads, grad_qkv); }, 5 * product,
-             bytes_of({x, qkv, grad_qkv})});
+  print_kernel<&Kernels::attention, &KernelCosts::attention>(name, kNoPeer, qkv, heads, random_tensor(x.shape()));
+  print_kernel<&Kernels::attention_grad, &KernelCosts::attention_grad>(name + ", gradient", kNoPeer, x, qkv, heads,
+                                                                       random_tensor(qkv.shape()));
 }
 
 /// [N, T, W], and the hidden layer of a perceptron.
 void print_vit_kernels(std::int64_t samples, std::int64_t tokens, std::int64_t width) {
   print_attention(samples, tokens, width, 4);
-  const Tensor x = random_tensor({samples, tokens, width});
-  Tensor y = random_tensor(x.shape());
-
   const Shape rows{samples * tokens, width};
-  const Tensor flat = x.reshape(rows);
-  Tensor flat_y = random_tensor(rows);
-  const Tensor flat_grad = random_tensor(rows);
+  const Tensor x = random_tensor(rows);
+  const Tensor y = random_tensor(rows);
+  const Tensor grad = random_tensor(rows);
   const Tensor weight = random_tensor({width});
   const Tensor bias = random_tensor({width});
-  Tensor mean = random_tensor({rows[0]});
-  Tensor rstd = random_tensor({rows[0]});
-  Tensor grad_weight = random_tensor({width});
-  Tensor grad_bias = random_tensor({width});
+  const Tensor mean = random_tensor({rows[0]});
+  const Tensor rstd = random_tensor({rows[0]});
   const std::string norm = "layer norm " + to_string(rows);
-  print_row({norm, [&] { gpu().layer_norm(flat, weight, bias, 1e-5, flat_y, mean, rstd); }, 0, bytes_of({x, y})});
-  print_row({norm + ", input gradient",
-             [&] { gpu().layer_norm_grad_input(flat_grad, flat, mean, rstd, weight, flat_y); }, 0,
-             bytes_of({x, y, y})});
-  print_row({norm + ", weight gradient",
-             [&] { gpu().layer_norm_grad_weight(flat_grad, flat, mean, rstd, grad_weight, grad_bias); }, 0,
-             bytes_of({x, y})});
+  print_kernel<&Kernels::layer_norm, &KernelCosts::layer_norm>(norm, kNoPeer, x, weight, bias, 1e-5, y, mean, rstd);
+  print_kernel<&Kernels::layer_norm_grad_input, &KernelCosts::layer_norm_grad_input>(norm + ", input gradient", kNoPeer,
+                                                                                     grad, x, mean, rstd, weight, y);
+  print_kernel<&Kernels::layer_norm_grad_weight, &KernelCosts::layer_norm_grad_weight>(
+      norm + ", weight gradient", kNoPeer, grad, x, mean, rstd, random_tensor({width}), random_tensor({width}));
 
   const Tensor hidden = random_tensor({samples * tokens, 4 * width});
-  Tensor out = random_tensor(hidden.shape());
+  const Tensor out = random_tensor(hidden.shape());
   const std::string gelu = "gelu " + to_string(hidden.shape());
-  print_row({gelu, [&] { gpu().gelu(hidden, GeluForm::tanh, out); }, 0, bytes_of({hidden, out})});
-  print_row({gelu + ", gradient", [&] { gpu().gelu_grad(hidden, hidden, GeluForm::tanh, out); }, 0,
-             bytes_of({hidden, out, out})});
-  print_row({"add " + to_string(x.shape()), [&] { gpu().add(x, x, y); }, 0, bytes_of({x, y})});
+  print_kernel<&Kernels::gelu, &KernelCosts::gelu>(gelu, kNoPeer, hidden, GeluForm::tanh, out);
+  print_kernel<&Kernels::gelu_grad, &KernelCosts::gelu_grad>(gelu + ", gradient", kNoPeer, hidden, hidden,
+                                                             GeluForm::tanh, out);
+  print_add({samples, tokens, width});
 }
 
 void print_vit(std::int64_t batch) {
