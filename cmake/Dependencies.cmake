@@ -33,6 +33,24 @@ if(NOT STAGECOACH_MPI STREQUAL OFF)
   set(STAGECOACH_HAS_MPI ${MPI_CXX_FOUND})
 endif()
 
+# Of Gloo, the classes of its TCP transport are extended (parallel/comm/gloo/gloo_mesh.cpp), so the version matters:
+# that of Debian 12, whose package lacks a header (cmake/gloo).
+set(STAGECOACH_HAS_GLOO OFF)
+if(NOT STAGECOACH_GLOO STREQUAL OFF AND NOT STAGECOACH_STATIC)
+  find_path(STAGECOACH_GLOO_INCLUDE_DIR gloo/transport/tcp/pair.h)
+  find_library(STAGECOACH_GLOO_LIBRARY gloo)
+  set(STAGECOACH_GLOO_INCLUDE_DIRS ${STAGECOACH_GLOO_INCLUDE_DIR} ${PROJECT_SOURCE_DIR}/cmake/gloo)
+  if(STAGECOACH_GLOO_INCLUDE_DIR AND STAGECOACH_GLOO_LIBRARY)
+    try_compile(STAGECOACH_GLOO_FITS ${PROJECT_BINARY_DIR}/gloo_check ${PROJECT_SOURCE_DIR}/cmake/gloo/check.cpp
+      CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${STAGECOACH_GLOO_INCLUDE_DIRS}"
+      LINK_LIBRARIES ${STAGECOACH_GLOO_LIBRARY} CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON)
+    set(STAGECOACH_HAS_GLOO ${STAGECOACH_GLOO_FITS})
+  endif()
+endif()
+if(STAGECOACH_GLOO STREQUAL ON AND NOT STAGECOACH_HAS_GLOO)
+  message(FATAL_ERROR "Gloo: its headers and libgloo, in the version of Debian 12, were not found (install libgloo-dev)")
+endif()
+
 set(STAGECOACH_HAS_NCCL OFF)
 if(STAGECOACH_STATIC AND STAGECOACH_NCCL STREQUAL AUTO)
   set(STAGECOACH_NCCL OFF)  # it is there as a shared library only

@@ -39,6 +39,9 @@ set(STAGECOACH_CUDA ${cuda} CACHE STRING
 set_property(CACHE STAGECOACH_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(STAGECOACH_MPI AUTO CACHE STRING "MPI, for ranks that are processes: AUTO where it is found, ON always, OFF never")
 set_property(CACHE STAGECOACH_MPI PROPERTY STRINGS AUTO ON OFF)
+set(STAGECOACH_GLOO AUTO CACHE STRING
+    "Gloo, for ranks that are processes without MPI: AUTO where it is found, ON always, OFF never")
+set_property(CACHE STAGECOACH_GLOO PROPERTY STRINGS AUTO ON OFF)
 set(STAGECOACH_NCCL AUTO CACHE STRING
     "NCCL, for ranks that have a GPU each: AUTO where it is found and CUDA is built, ON always, OFF never")
 set_property(CACHE STAGECOACH_NCCL PROPERTY STRINGS AUTO ON OFF)

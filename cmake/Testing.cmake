@@ -94,3 +94,13 @@ function(stagecoach_mpi_test name ranks filter)
     FAIL_REGULAR_EXPRESSION "  FAILED  "
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1")
 endfunction()
+
+# stagecoach_gloo_test(NAME RANKS FILTER)
+# The same with processes that are started as torchrun does, and talk by Gloo.
+function(stagecoach_gloo_test name ranks filter)
+  string(REGEX REPLACE "[^A-Za-z.].*" "" first ${filter})
+  set(test "Gloo/${ranks}/${name}/${first}")
+  add_test(NAME ${test}
+    COMMAND ${PROJECT_SOURCE_DIR}/scripts/start_ranks.sh ${ranks} $<TARGET_FILE:${name}> --gtest_filter=${filter} --gtest_color=no)
+  set_tests_properties(${test} PROPERTIES TIMEOUT 300 COST ${ranks})
+endfunction()

@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh                     to build and test
 #   scripts/setup.sh --for-mpi           also Open MPI: ranks that are processes, on one machine or many
+#   scripts/setup.sh --for-gloo          also Gloo: ranks that are processes, without MPI
 #   scripts/setup.sh --for-slurm         also a SLURM for scripts/slurm_here.sh
 #   scripts/setup.sh --for-emulation     also what the preset emulated needs: GPU kernels without a GPU
 #   scripts/setup.sh --for-labs          also what grading hand-ins needs (scripts/lab.sh grade)
@@ -16,12 +17,12 @@ set -euo pipefail
 purposes=(build)
 for argument in "$@"; do
   case $argument in
-    --for-ci) purposes+=(ci emulation labs mpi packages) ;;
-    --for-nightly) purposes+=(ci emulation labs mpi packages slurm arm64 systems) ;;
+    --for-ci) purposes+=(ci emulation gloo labs mpi packages) ;;
+    --for-nightly) purposes+=(ci emulation gloo labs mpi packages slurm arm64 systems) ;;
     --for-slurm) purposes+=(slurm mpi) ;;
-    --for-mpi | --for-emulation | --for-labs | --for-packages | --for-benchmarks) purposes+=("${argument#--for-}") ;;
+    --for-mpi | --for-gloo | --for-emulation | --for-labs | --for-packages | --for-benchmarks) purposes+=("${argument#--for-}") ;;
     *)
-      echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-labs] [--for-packages] [--for-ci] [--for-nightly] [--for-benchmarks]" >&2
+      echo "usage: scripts/setup.sh [--for-mpi] [--for-gloo] [--for-slurm] [--for-emulation] [--for-labs] [--for-packages] [--for-ci] [--for-nightly] [--for-benchmarks]" >&2
       exit 2
       ;;
   esac
@@ -98,6 +99,7 @@ look() {
   need build python3 "Python 3, for tests of the scripts and the texts" has_command python3
   need mpi libopenmpi-dev "the headers of an MPI" has_command mpicc
   need mpi openmpi-bin "mpirun" has_command mpirun
+  need gloo libgloo-dev "Gloo" has_header gloo/transport/tcp/pair.h
   need slurm slurm-wlm "SLURM" has_command slurmctld
   need slurm munge "munge" has_command munged
   need labs bubblewrap "bubblewrap (bwrap)" has_command bwrap

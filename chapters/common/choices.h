@@ -43,7 +43,7 @@ inline std::vector<std::string> names_of(Versions) { return version_names(); }
 inline std::vector<std::string> names_of(DataParallelMode) { return mode_names(); }
 inline std::vector<std::string> names_of(CompressionKind) { return compression_names(); }
 inline std::vector<std::string> names_of(ClockKind) { return {"wall", "virtual"}; }
-inline std::vector<std::string> names_of(Transport) { return {"thread", "mpi", "nccl"}; }
+inline std::vector<std::string> names_of(Transport) { return {"thread", "mpi", "nccl", "gloo"}; }
 inline std::vector<std::string> names_of(ReduceKind) { return {"ordered", "native"}; }
 
 template <class Choice>

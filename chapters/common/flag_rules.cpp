@@ -13,6 +13,7 @@
 #include "core/base/throw_if.h"
 #include "core/device.h"
 #include "nn/models.h"
+#include "parallel/launch/gloo.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/nccl.h"
@@ -293,17 +294,27 @@ void choose_transport(WorldSettings& world, const WasGiven& was_given) {
   if (world.transport == Transport::mpi && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
     world.transport = Transport::nccl;
   }
-  if (world.transport == Transport::mpi && by_torchrun && launch_environment()->size == 1 && !was_given("transport")) {
-    world.transport = Transport::thread;  // a single rank sends no messages
+  if (world.transport == Transport::mpi && !was_given("transport") && by_torchrun) {
+    // A single rank sends no messages.
+    world.transport = launch_environment()->size == 1 ? Transport::thread : Transport::gloo;
   }
   refuse_if(world.transport == Transport::mpi && by_torchrun,
-            "processes started by torchrun can communicate only through NCCL, on GPUs; give --device cuda, or use "
+            "--transport mpi: MPI does not know the processes that torchrun starts; leave out --transport, or use "
             "mpirun -np N instead of torchrun");
-  // NCCL's processes find each other at MASTER_ADDR, or through MPI. Missing support is reported before anything
-  // starts.
+  refuse_if(world.transport == Transport::gloo && on_gpus,
+            "--transport gloo with --device {}: Gloo sends tensors between CPUs only; give --device cpu, or another "
+            "--transport",
+            world.device.text());
+  refuse_if(
+      world.transport == Transport::gloo && !gloo_ranks::is_built_in() && by_torchrun,
+      "torchrun started {} processes, and this build has no Gloo to connect them; run scripts/setup.sh --for-gloo "
+      "and build again, or use mpirun -np {} instead of torchrun",
+      world.ranks, world.ranks);
+  // Processes of NCCL and Gloo find each other at MASTER_ADDR, or through MPI. Missing support is reported before
+  // anything starts.
+  const bool needs_master = world.transport == Transport::nccl || world.transport == Transport::gloo;
   const bool meets_by_mpi =
-      world.transport == Transport::mpi ||
-      (world.transport == Transport::nccl && launch_environment() && !master(*launch_environment()));
+      world.transport == Transport::mpi || (needs_master && launch_environment() && !master(*launch_environment()));
   refuse_if(meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && mpi::needs_pmix() &&
                 !was_given("transport"),
             "srun started {} processes, but Open MPI cannot connect them without PMIx; use srun --mpi=pmix (srun "

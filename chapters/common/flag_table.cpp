@@ -193,12 +193,12 @@ std::vector<Flag> ranks_and_machine() {
            ", or LATENCY,BANDWIDTH; with several nodes inner=LINK,outer=LINK,per-node=RANKS",
        only_in<2, 3, 4, 5, 6, 7, 8>(no_messages)},
       {"transport", "Ranks", word(&WorldSettings::transport), Scope::run,
-       "How ranks communicate: 'thread' as threads of one process, 'mpi' as processes of mpirun or srun, 'nccl' with "
-       "one GPU each",
+       "How ranks communicate: 'thread' as threads of one process, 'mpi' as processes of mpirun or srun, 'gloo' as "
+       "processes of torchrun, 'nccl' with one GPU each",
        only_in<2, 3, 4, 5, 6, 8>(no_messages)},
       {"reduce", "Ranks", word(&WorldSettings::reduce), Scope::training,
        "How gradients are summed: 'ordered' by rank, so that equal runs give equal bytes, or 'native' by the "
-       "all-reduce of MPI or NCCL, which agrees within 1e-5",
+       "all-reduce of MPI, Gloo or NCCL, which agrees within 1e-5",
        only_in<6, 8>("no gradients are summed over ranks here; reductions belong to chapter 6 (ch06_ddp)")},
       {"timeout", "Ranks", real(&WorldSettings::timeout, 1e-6, kLongestTimeout), Scope::run,
        "Seconds that a rank waits for another before all ranks give up",

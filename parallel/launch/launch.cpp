@@ -8,6 +8,7 @@
 #include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
 #include "parallel/comm/thread/thread_communicator.h"
+#include "parallel/launch/gloo.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/nccl.h"
 #include "parallel/launch/run_ranks.h"
@@ -64,6 +65,8 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
     mpi::run_rank(world, body);
   } else if (world.transport == Transport::nccl) {
     nccl::run_ranks(world, body);
+  } else if (world.transport == Transport::gloo) {
+    gloo_ranks::run_rank(world, body);
   } else {
     launch_threads(world, body);
   }
@@ -74,6 +77,8 @@ void broadcast_from_rank_zero(const World& world, Tensor& values) {
     mpi::broadcast_from_rank_zero(world, values);
   } else if (world.transport == Transport::nccl) {
     nccl::broadcast_from_rank_zero(world, values);
+  } else if (world.transport == Transport::gloo) {
+    gloo_ranks::broadcast_from_rank_zero(world, values);
   }
 }
 

@@ -22,7 +22,7 @@ struct Rank {
 inline constexpr double kLongestTimeout = 1e6;  ///< seconds: eleven days
 
 /// How ranks communicate.
-enum class Transport { thread, mpi, nccl };
+enum class Transport { thread, mpi, nccl, gloo };
 
 struct World {
   int ranks = 1;

@@ -10,8 +10,10 @@
 namespace stagecoach {
 
 RankPool::RankPool(World world) : world_(std::move(world)) {
-  throw_if<UsageError>(world_.transport == Transport::mpi,
-                       "a pool of ranks needs threads: expected transport thread or nccl, got mpi; use launch()");
+  const bool is_mpi = world_.transport == Transport::mpi;
+  throw_if<UsageError>(is_mpi || world_.transport == Transport::gloo,
+                       "a pool of ranks needs threads: expected transport thread or nccl, got {}; use launch()",
+                       is_mpi ? "mpi" : "gloo");
   thread_ = start_thread("the thread that starts the ranks", [this] {
     try {
       launch(world_, [this](Rank& rank) { serve(rank); });

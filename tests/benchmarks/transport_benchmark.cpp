@@ -1,11 +1,12 @@
 // How long a message and an all-reduce take between ranks, by the transport that runs this: threads by itself, MPI
-// under mpirun, and then also what MPI itself takes for the same. Prints a Markdown table.
+// under mpirun, Gloo under torchrun, and then also what MPI or Gloo itself takes for the same. Prints a Markdown table.
 //
 //   build/benchmarks/bin/transport_benchmark [RANKS]
 //   mpirun -np 2 build/benchmarks/bin/transport_benchmark
+//   scripts/start_ranks.sh 2 build/benchmarks/bin/transport_benchmark
 //
 // A message goes there and back: a row has half of that. Between threads a message hands its memory over, so that its
-// time does not grow with its bytes. Ours and MPI's own are measured in turn; the table has medians.
+// time does not grow with its bytes. Ours and the library's own are measured in turn; the table has medians.
 
 #include <fmt/format.h>
 
@@ -18,6 +19,15 @@
 #include "parallel/launch/launch_environment.h"
 #ifdef STAGECOACH_HAS_MPI
 #include <mpi.h>
+#endif
+#ifdef STAGECOACH_HAS_GLOO
+#include <gloo/allreduce.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
+#include <unistd.h>
 #endif
 
 namespace stagecoach {
@@ -47,6 +57,12 @@ double microseconds(int count, const std::function<void()>& body) {
   return 1e6 * (seconds_now() - start) / count;
 }
 
+/// What a library itself takes.
+struct Raw {
+  std::function<void(int rank, const void* out, void* in, int bytes)> ping_pong;
+  std::function<void(float* data, int count)> all_reduce;
+};
+
 #ifdef STAGECOACH_HAS_MPI
 MPI_Comm raw_comm() {
   static const MPI_Comm comm = [] {
@@ -58,7 +74,7 @@ MPI_Comm raw_comm() {
 }
 
 /// As in ping_pong below: rank 1 sends what it has received, and rank 0 keeps what it sends.
-void raw_ping_pong(int rank, const void* out, void* in, int bytes) {
+void mpi_ping_pong(int rank, const void* out, void* in, int bytes) {
   if (rank == 0) {
     MPI_Send(out, bytes, MPI_BYTE, 1, 0, raw_comm());
     MPI_Recv(in, bytes, MPI_BYTE, 1, 0, raw_comm(), MPI_STATUS_IGNORE);
@@ -68,12 +84,50 @@ void raw_ping_pong(int rank, const void* out, void* in, int bytes) {
   }
 }
 
-void raw_all_reduce(float* data, int count) {
-  MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, raw_comm());
+Raw raw_mpi() {
+  return {mpi_ping_pong,
+          [](float* data, int count) { MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, raw_comm()); }};
 }
 #else
-void raw_ping_pong(int, const void*, void*, int) {}
-void raw_all_reduce(float*, int) {}
+Raw raw_mpi() { return {}; }
+#endif
+
+#ifdef STAGECOACH_HAS_GLOO
+/// Gloo with connections of its own, as it connects ranks by itself.
+Raw raw_gloo(const LaunchEnvironment& process) {
+  const auto context = std::make_shared<gloo::rendezvous::Context>(process.rank, process.size);
+  auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
+  gloo::rendezvous::FileStore store("/tmp");
+  // The ranks have one parent, scripts/start_ranks.sh.
+  gloo::rendezvous::PrefixStore unique(fmt::format("transport_benchmark_{}", ::getppid()), store);
+  context->connectFullMesh(unique, device);
+  const auto ping_pong = [context](int rank, const void* out, void* in, int bytes) {
+    const auto size = static_cast<std::size_t>(bytes);
+    const auto sent = context->createUnboundBuffer(rank == 0 ? const_cast<void*>(out) : in, size);  // only read
+    const auto received = context->createUnboundBuffer(in, size);
+    if (rank == 0) {
+      sent->send(1, 0);
+      received->recv(1, 0);
+      sent->waitSend();
+      received->waitRecv();
+    } else if (rank == 1) {
+      received->recv(0, 0);
+      received->waitRecv();
+      sent->send(0, 0);
+      sent->waitSend();
+    }
+  };
+  const auto all_reduce = [context](float* data, int count) {
+    gloo::AllreduceOptions options(context);
+    options.setOutput(data, static_cast<std::size_t>(count));
+    options.setReduceFunction(
+        [](void* sum, const void* a, const void* b, std::size_t n) { gloo::sum<float>(sum, a, b, n); });
+    gloo::allreduce(options);
+  };
+  return {ping_pong, all_reduce};
+}
+#else
+Raw raw_gloo(const LaunchEnvironment&) { return {}; }
 #endif
 
 void ping_pong(Rank& rank, const Tensor& tensor) {
@@ -89,7 +143,7 @@ struct Row {
   std::vector<double> send, raw_send, reduce, raw_reduce;
 };
 
-Row measure(Rank& rank, std::int64_t bytes, bool with_raw) {
+Row measure(Rank& rank, std::int64_t bytes, const Raw& library) {
   Tensor tensor = Tensor::zeros({bytes / 4}, DType::float32, rank.device);
   Tensor raw = tensor.clone();  // memory of the same kind
   const int count = repetitions(bytes);
@@ -101,10 +155,10 @@ Row measure(Rank& rank, std::int64_t bytes, bool with_raw) {
   for (int round = 0; round < kRounds + 1; ++round) {
     enter(row.send, 2, [&] { ping_pong(rank, tensor); });
     enter(row.reduce, 1, [&] { rank.comm.all_reduce(tensor); });
-    if (with_raw) {
+    if (library.ping_pong) {
       enter(row.raw_send, 2,
-            [&] { raw_ping_pong(rank.index, tensor.raw_data(), raw.raw_mutable_data(), static_cast<int>(bytes)); });
-      enter(row.raw_reduce, 1, [&] { raw_all_reduce(raw.mutable_data<float>(), static_cast<int>(bytes / 4)); });
+            [&] { library.ping_pong(rank.index, tensor.raw_data(), raw.raw_mutable_data(), static_cast<int>(bytes)); });
+      enter(row.raw_reduce, 1, [&] { library.all_reduce(raw.mutable_data<float>(), static_cast<int>(bytes / 4)); });
     }
     if (round == 0) {
       row = {};
@@ -136,24 +190,28 @@ void print(std::int64_t bytes, const Row& row, bool with_raw) {
 
 void run(int ranks) {
   const bool processes = launch_environment().has_value();
+  const bool by_gloo = processes && launch_environment()->by == "torchrun";
   const World world{.ranks = processes ? launch_environment()->size : ranks,
-                    .transport = processes ? Transport::mpi : Transport::thread};
+                    .transport = by_gloo     ? Transport::gloo
+                                 : processes ? Transport::mpi
+                                             : Transport::thread};
+  const std::string name = by_gloo ? "Gloo" : "MPI";
   launch(world, [&](Rank& rank) {
+    const Raw library = by_gloo ? raw_gloo(*launch_environment()) : processes ? raw_mpi() : Raw{};
+    const bool with_raw = library.ping_pong != nullptr;
     if (rank.index == 0) {
       fmt::print("{} ranks, {}\n\n| size | send, us | GB/s | all-reduce, us | GB/s |", rank.world,
-                 processes ? "processes, MPI" : "threads");
-      fmt::print(
-          "{}\n|---|---:|---:|---:|---:|{}\n",
-          processes
-              ? " MPI's send, us | ours minus MPI's, us (ratio) | MPI's all-reduce, us | ours minus MPI's, us (ratio) |"
-              : "",
-          processes ? "---:|---:|---:|---:|" : "");
+                 processes ? "processes, " + name : "threads");
+      const std::string more = fmt::format(
+          " {0}'s send, us | ours minus {0}'s, us (ratio) | {0}'s all-reduce, us | ours minus {0}'s, us (ratio) |",
+          name);
+      fmt::print("{}\n|---|---:|---:|---:|---:|{}\n", with_raw ? more : "", with_raw ? "---:|---:|---:|---:|" : "");
     }
-    measure(rank, 4, processes);  // to warm up
+    measure(rank, 4, library);  // to warm up
     for (std::int64_t bytes = 4; bytes <= (64 << 20); bytes *= 4) {
-      const Row row = measure(rank, bytes, processes);
+      const Row row = measure(rank, bytes, library);
       if (rank.index == 0) {
-        print(bytes, row, processes);
+        print(bytes, row, with_raw);
       }
     }
   });

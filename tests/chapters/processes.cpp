@@ -7,6 +7,8 @@
 #include <fstream>
 #include <thread>
 
+#include "parallel/launch/gloo.h"
+
 namespace stagecoach::test {
 namespace {
 
@@ -53,8 +55,13 @@ bool in_a_minute(const Done& done) {
 
 void ProcessTest::SetUp() {
 #ifndef STAGECOACH_MPIRUN
-  GTEST_SKIP() << "this build has no MPI";
+  if (launcher_ == Launcher::mpirun) {
+    GTEST_SKIP() << "this build has no MPI";
+  }
 #endif
+  if (launcher_ == Launcher::torchrun && !gloo_ranks::is_built_in()) {
+    GTEST_SKIP() << "this build has no Gloo";
+  }
   // As root, and with more processes than cores: mpirun refuses both unless it is told.
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -112,10 +119,15 @@ Running ProcessTest::start(int ranks, const std::string& program, const Flags& f
   // asked to stop (130) each end by themselves, so their shells wait for each other: two seconds after the first one
   // mpirun would kill the others, which on a busy machine are still saving.
   const std::string note =
-      "trap '' TERM USR1; \"$@\" & p=$!; echo $p > pid.$p; mv pid.$p pid_$OMPI_COMM_WORLD_RANK; wait $p; c=$?; "
-      "echo $c > code_$OMPI_COMM_WORLD_RANK; i=0; while [ $c = 130 ] && [ $i -lt 300 ] && "
-      "[ $(ls code_* | wc -l) -lt $OMPI_COMM_WORLD_SIZE ]; do sleep 0.1; i=$((i + 1)); done; exit $c";
-  return Running(mpirun, joined({"-np", std::to_string(ranks), "/bin/sh", "-c", note, "sh", program}, flags), folder());
+      "trap '' TERM USR1; r=${OMPI_COMM_WORLD_RANK:-$RANK}; \"$@\" & p=$!; echo $p > pid.$p; mv pid.$p pid_$r; wait "
+      "$p; "
+      "c=$?; echo $c > code_$r; i=0; while [ $c = 130 ] && [ $i -lt 300 ] && "
+      "[ $(ls code_* | wc -l) -lt ${OMPI_COMM_WORLD_SIZE:-$WORLD_SIZE} ]; do sleep 0.1; i=$((i + 1)); done; exit $c";
+  const Flags noted = joined({"/bin/sh", "-c", note, "sh", program}, flags);
+  if (launcher_ == Launcher::torchrun) {
+    return Running(STAGECOACH_START_RANKS, joined({std::to_string(ranks)}, noted), folder());
+  }
+  return Running(mpirun, joined({"-np", std::to_string(ranks)}, noted), folder());
 }
 
 pid_t ProcessTest::process(int rank) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Runs chapters as processes, by mpirun.
+/// Runs chapters as processes, by mpirun or as torchrun does.
 
 #include <string>
 #include <vector>
@@ -11,7 +11,11 @@ namespace stagecoach::test {
 
 class ProcessTest : public PipelineTest {
  protected:
-  /// Skips the test in a build without MPI.
+  enum class Launcher { mpirun, torchrun };
+  explicit ProcessTest(Launcher launcher = Launcher::mpirun) : launcher_(launcher) {}
+
+  bool is_by_torchrun() const { return launcher_ == Launcher::torchrun; }
+  /// Skips the test in a build without MPI, or without Gloo.
   void SetUp() override;
   void TearDown() override { expect_nothing_left(); }
 
@@ -35,6 +39,7 @@ class ProcessTest : public PipelineTest {
   static bool prints(const Running& running, const std::string& text);
 
  private:
+  const Launcher launcher_;
   /// Whether a rank still runs that has noted its process.
   bool a_rank_runs() const;
 

@@ -6,6 +6,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <deque>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/tcp/admission.h"
 
 namespace stagecoach::test {
 namespace {
@@ -14,6 +19,7 @@ const std::string& kGpipeProgram = kCh03;
 
 class Processes : public ProcessTest {
  protected:
+  using ProcessTest::ProcessTest;
   Flags flags(const std::string& out, const std::string& epochs, const Flags& more = {}) {
     return joined({"--data", "data", "--batch-size", "32", "--epochs", epochs, "--out", out}, more);
   }
@@ -28,6 +34,13 @@ class Processes : public ProcessTest {
     const auto first = by_processes.out.find("Epoch: 2,");
     EXPECT_NE(first, std::string::npos);
     EXPECT_EQ(by_processes.out.find("Epoch: 2,", first + 1), std::string::npos) << "rank 0 prints for all";
+  }
+  void expect_native_sums() {
+    make_data(150, 40);
+    ASSERT_EQ(mpirun(2, kCh06, flags("ordered", "2", {})).exit_code, 0);
+    ASSERT_EQ(mpirun(2, kCh06, flags("native", "2", {"--reduce", "native"})).exit_code, 0);
+    const double wanted = metrics("ordered").back()["loss"];
+    EXPECT_NEAR(metrics("native").back()["loss"].get<double>(), wanted, 1e-5 * wanted);
   }
   /// Checks that rank `dead` was missed by all others of `ranks`, which say so and leave their records.
   void expect_others_tell(const Outcome& outcome, int ranks, int dead, const std::string& what) {
@@ -51,6 +64,38 @@ class Processes : public ProcessTest {
     EXPECT_NE(outcome.err.find(what), std::string::npos) << outcome.err;
     EXPECT_EQ(outcome.err.find(" of stage ") != std::string::npos, is_in_a_stage) << outcome.err;
   }
+  void expect_a_death_loses_nothing() {
+    make_data(320, 32);
+    const Flags more{"--microbatches", "2", "--split", "3,3,6"};
+    ASSERT_EQ(run(kGpipeProgram, flags("whole", "12", joined(more, {"--ranks", "3"}))).exit_code, 0);
+    for (int dead = 0; dead < 3; ++dead) {
+      {
+        Running running = start(3, kGpipeProgram, flags("run", "12", more));
+        ASSERT_TRUE(prints(running, "Epoch: 2,"));
+        ::kill(process(dead), SIGKILL);
+        const Outcome outcome = end(running);
+        EXPECT_NE(outcome.exit_code, 0);
+        const bool is_server = dead == 0 && is_by_torchrun();  // of the bootstrap
+        expect_others_tell(outcome, 3, dead,
+                           is_server ? "stopped because the connection to rank 0"
+                                     : "the process of rank " + std::to_string(dead) + " has died");
+      }
+      // With as many ranks, with others, and as threads.
+      const Flags resume{"--resume", "run"};
+      const Outcome resumed = dead == 0   ? mpirun(3, kGpipeProgram, resume)
+                              : dead == 1 ? mpirun(2, kGpipeProgram, joined(resume, {"--split", "5,7"}))
+                                          : run(kGpipeProgram, resume);
+      ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+      expect_same_training("run", "whole");
+      std::filesystem::remove_all(folder() / "run");
+    }
+  }
+};
+
+/// Processes without MPI.
+class GlooProcesses : public Processes {
+ protected:
+  GlooProcesses() : Processes(Launcher::torchrun) {}
 };
 
 TEST_F(Processes, TrainTheBytesThatThreadsTrain) {
@@ -78,12 +123,22 @@ TEST_F(Processes, ShareBatchesAsThreadsDo) {
   expect_threads_bytes(4, kCh08, {"--mesh", "dp=1,pp=2,tp=2", "--microbatches", "2", "--depth", "2"});
 }
 
-TEST_F(Processes, SumNativelyWithinThePromise) {
+TEST_F(GlooProcesses, TrainTheBytesThatThreadsTrain) {
   make_data(150, 40);
-  ASSERT_EQ(mpirun(2, kCh06, flags("ordered", "2", {})).exit_code, 0);
-  ASSERT_EQ(mpirun(2, kCh06, flags("native", "2", {"--reduce", "native"})).exit_code, 0);
-  const double wanted = metrics("ordered").back()["loss"];
-  EXPECT_NEAR(metrics("native").back()["loss"].get<double>(), wanted, 1e-5 * wanted);
+  for (const int ranks : {2, 4}) {
+    expect_threads_bytes(ranks, kCh03, {"--microbatches", "4"});
+    expect_threads_bytes(ranks, kCh05, {"--microbatches", "4", "--chunks", ranks == 4 ? "1" : "2"});
+    expect_threads_bytes(ranks, kCh06, {"--first-bucket-size", "4KiB", "--bucket-size", "16KiB"});
+  }
+  expect_threads_bytes(1, kCh03, {"--microbatches", "4"});
+  expect_threads_bytes(3, kCh04, {"--balance", "time", "--versions", "2bw"});
+  expect_threads_bytes(4, kCh08, {"--mesh", "dp=1,pp=2,tp=2", "--microbatches", "2", "--depth", "2"});
+}
+
+TEST_F(GlooProcesses, SumNativelyWithinThePromise) { expect_native_sums(); }
+
+TEST_F(Processes, SumNativelyWithinThePromise) {
+  expect_native_sums();
   const Outcome threads = run(kCh06, {"--smoke", "--reduce", "native"});
   EXPECT_EQ(threads.exit_code, 2);
   EXPECT_NE(threads.err.find("ranks that are threads have no native all-reduce"), std::string::npos) << threads.err;
@@ -128,28 +183,49 @@ TEST_F(Processes, TracesOfAllRanksShareOneClock) {
   }
 }
 
-TEST_F(Processes, OneThatIsKilledStopsTheOthersAndNothingIsLost) {
+TEST_F(Processes, OneThatIsKilledStopsTheOthersAndNothingIsLost) { expect_a_death_loses_nothing(); }
+
+TEST_F(GlooProcesses, OneThatIsKilledStopsTheOthersAndNothingIsLost) { expect_a_death_loses_nothing(); }
+
+// Half of the strangers say nothing, the others guess a token and do not stop sending.
+TEST_F(GlooProcesses, DoNotMindStrangers) {
   make_data(320, 32);
-  const Flags more{"--microbatches", "2", "--split", "3,3,6"};
-  ASSERT_EQ(run(kGpipeProgram, flags("whole", "12", joined(more, {"--ranks", "3"}))).exit_code, 0);
-  for (int dead = 0; dead < 3; ++dead) {
-    {
-      Running running = start(3, kGpipeProgram, flags("run", "12", more));
-      ASSERT_TRUE(prints(running, "Epoch: 2,"));
-      ::kill(process(dead), SIGKILL);
-      const Outcome outcome = end(running);
-      EXPECT_NE(outcome.exit_code, 0);
-      expect_others_tell(outcome, 3, dead, "the process of rank " + std::to_string(dead) + " has died");
+  const Flags more{"--microbatches", "2"};
+  ASSERT_EQ(run(kGpipeProgram, flags("alone", "8", joined(more, {"--ranks", "2"}))).exit_code, 0);
+  const int port = local_address(listen_at({"127.0.0.1", 0})).port;
+  ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+  Running running = start(2, kGpipeProgram, flags("run", "8", more));
+  ::unsetenv("MASTER_PORT");
+  const TcpHello guess("a token of strangers", "run 0", 1, 2);
+  const std::string much(64 << 10, 'x');
+  std::deque<TcpSocket> strangers;
+  int connections = 0;
+  for (; connections < 5000 && !running.ended(); ++connections) {
+    try {
+      strangers.push_back(connect_to({"127.0.0.1", port}, std::chrono::steady_clock::now() + std::chrono::seconds(5)));
+    } catch (const CommError&) {
+      break;  // the run has ended
     }
-    // With as many ranks, with others, and as threads.
-    const Flags resume{"--resume", "run"};
-    const Outcome resumed = dead == 0   ? mpirun(3, kGpipeProgram, resume)
-                            : dead == 1 ? mpirun(2, kGpipeProgram, joined(resume, {"--split", "5,7"}))
-                                        : run(kGpipeProgram, resume);
-    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-    expect_same_training("run", "whole");
-    std::filesystem::remove_all(folder() / "run");
+    if (connections % 2 == 0 && strangers.back().send(&guess, sizeof(guess))) {
+      static_cast<void>(strangers.back().send(much.data(), much.size(), {}));
+    }
+    if (strangers.size() > 500) {
+      strangers.pop_front();
+    }
   }
+  const Outcome outcome = end(running);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_GT(connections, 100);
+  EXPECT_LE(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 20) << outcome.err;
+  expect_same_training("run", "alone");
+}
+
+TEST_F(GlooProcesses, WithoutOneOfThemEndAtTheDeadline) {
+  const int port = local_address(listen_at({"127.0.0.1", 0})).port;
+  const Outcome outcome = shell("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port) + " " +
+                                kGpipeProgram + " --smoke --timeout 1");
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_NE(outcome.err.find("rank 0: connecting to rank 1: no answer within 1 s"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Processes, ATensorParallelOneThatIsKilledStopsTheOthersAndNothingIsLost) {

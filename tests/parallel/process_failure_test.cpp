@@ -17,7 +17,7 @@ class ProcessFailure : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!test::ranks_are_processes() || launch_environment()->size != 2) {
-      GTEST_SKIP() << "for two processes of mpirun";
+      GTEST_SKIP() << "for two processes";
     }
   }
   static bool is_rank(int rank) { return launch_environment()->rank == rank; }

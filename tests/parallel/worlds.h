@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// The same tests for ranks that are threads and, when mpirun starts the tests, for ranks that are processes.
+/// The same tests for ranks that are threads and, when mpirun or torchrun starts the tests, for ranks that are
+/// processes.
 
 #include <gtest/gtest.h>
 
@@ -11,9 +12,12 @@ namespace stagecoach::test {
 
 inline bool ranks_are_processes() { return launch_environment().has_value(); }
 
+inline bool ranks_use_gloo() { return ranks_are_processes() && launch_environment()->by == "torchrun"; }
+
 /// Of `ranks` threads, or processes.
 inline World world_of(int ranks) {
-  return {.ranks = ranks, .transport = ranks_are_processes() ? Transport::mpi : Transport::thread};
+  const Transport processes = ranks_use_gloo() ? Transport::gloo : Transport::mpi;
+  return {.ranks = ranks, .transport = ranks_are_processes() ? processes : Transport::thread};
 }
 
 /// Processes are as many as were started.

@@ -95,7 +95,7 @@ class MpiCommunicator::Receive final : public Incoming {
 
   double wait(const ErrorContext& context) override {
     comm_.wait(std::span(posted_->requests).first(1), context);
-    if (const MpiHeader got = posted_->message.header(); !got.is_of_same_type(posted_->like)) {
+    if (const MessageHeader got = posted_->message.header(); !got.is_of_same_type(posted_->like)) {
       throw unexpected(context(), posted_->like.type(), got.type());
     }
     comm_.wait(posted_->requests, context);
@@ -142,7 +142,7 @@ MpiCommunicator::~MpiCommunicator() {
 void MpiCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
   const ErrorContext context = [&] { return error_context(operation); };
-  const MpiHeader header(operation, like);
+  const MessageHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
   // Starts with the next rank, so that not all ranks send to the same rank at once.
@@ -191,8 +191,9 @@ bool MpiCommunicator::sum_natively(Tensor& tensor) {
   return true;
 }
 
-void MpiCommunicator::require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const {
-  const MpiHeader mine(operation, like);
+void MpiCommunicator::require_same(const char* operation, const Tensor& like, const MessageHeader& theirs,
+                                   int from) const {
+  const MessageHeader mine(operation, like);
   if (theirs.operation != mine.operation) {
     throw other_operation(operation, from, theirs.operation.data());
   }

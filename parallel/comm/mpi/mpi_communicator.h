@@ -46,7 +46,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
   bool sum_natively(Tensor& tensor) override;
   /// Throws CommError unless rank `from` is in the same exchange as this rank.
-  void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
+  void require_same(const char* operation, const Tensor& like, const MessageHeader& theirs, int from) const;
   /// Waits until all of `requests` are done; meanwhile, with a virtual clock, answers senders.
   void wait(std::span<MPI_Request> requests, const ErrorContext& context);
   void forget_sent();

@@ -4,12 +4,10 @@
 #include <cstring>
 #include <utility>
 
-#include "parallel/comm/group_communicator.h"
-
 namespace stagecoach {
 namespace {
 
-constexpr std::size_t kPayload = kFirstMessage - sizeof(MpiHeader);
+constexpr std::size_t kPayload = kFirstMessage - sizeof(MessageHeader);
 constexpr std::size_t kLargest = std::size_t{1} << 30;  // MPI counts bytes in an int
 
 /// Returns how many of a tensor's bytes the first message contains. For a long tensor this is 0, because splitting it
@@ -29,15 +27,7 @@ void for_each_rest(const Tensor& tensor, const Call& call) {
 
 }  // namespace
 
-MpiHeader::MpiHeader(const char* name, const Tensor& about, const LinkDirection::Send& when)
-    : dtype(static_cast<std::int32_t>(about.dtype())), dims(about.dims()), send(when) {
-  std::strncpy(operation.data(), name, operation.size() - 1);
-  std::copy(about.shape().begin(), about.shape().end(), extents.begin());
-}
-
-std::string MpiHeader::type() const { return type_of(Shape(extents.data(), dims), static_cast<DType>(dtype)); }
-
-void MpiOutgoing::start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiSend send_rest,
+void MpiOutgoing::start(const MpiAddress& to, const MessageHeader& header, const Tensor& tensor, MpiSend send_rest,
                         MpiRequests& requests, const ErrorContext& context) {
   tensor_ = tensor;
   const auto* bytes = static_cast<const std::byte*>(tensor.raw_data());
@@ -67,15 +57,15 @@ void MpiIncoming::start(const MpiAddress& from, const Tensor& tensor, MpiRequest
   for_each_rest(tensor, [&](std::size_t done, int count) { receive(bytes + done, count); });
 }
 
-MpiHeader MpiIncoming::header() const {
-  MpiHeader header;
+MessageHeader MpiIncoming::header() const {
+  MessageHeader header;
   std::memcpy(&header, first_.data(), sizeof(header));
   return header;
 }
 
 Tensor MpiIncoming::end() {
   if (const std::size_t in_first = bytes_in_first(tensor_); in_first > 0) {
-    std::memcpy(tensor_.raw_mutable_data(), first_.data() + sizeof(MpiHeader), in_first);
+    std::memcpy(tensor_.raw_mutable_data(), first_.data() + sizeof(MessageHeader), in_first);
   }
   return std::exchange(tensor_, {});
 }

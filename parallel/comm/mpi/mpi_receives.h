@@ -24,7 +24,7 @@ class MpiReceives {
   explicit MpiReceives(MpiWorld& world) : world_(world) {}
 
   struct Posted {
-    MpiHeader like;  ///< has the expected type and shape
+    MessageHeader like;  ///< has the expected type and shape
     MpiIncoming message;
     MpiRequests requests;          ///< the first is for the header
     std::shared_ptr<void> moving;  ///< see MpiWorld::keep_moving

@@ -176,7 +176,7 @@ TcpSocket connect_to_rank(const RankAddress& address, const std::string& whom, c
   const std::string name = fmt::format("{} ({})", whom, to_string(address.at));
   TcpDeadline silent = TcpDeadline::max();
   for (;;) {
-    TcpSocket socket = connect_to(address.at, deadline);
+    TcpSocket socket = connect_to(address.at, deadline, whom);
     const bool is_sent = socket.send(&hello, sizeof(hello));
     if (const auto why = is_sent ? receive_answer(socket, deadline) : std::nullopt) {
       throw_if<UsageError>(!why->empty(), "{} rejects this process: {}", name, *why);
@@ -184,7 +184,7 @@ TcpSocket connect_to_rank(const RankAddress& address, const std::string& whom, c
     }
     const auto now = std::chrono::steady_clock::now();
     throw_if<CommError>(now + kBetweenTries > deadline,
-                        "{}: no answer; check that rank 0 is running there, or raise `timeout`", name);
+                        "{}: no answer; check that it is running there, or raise `timeout`", name);
     silent = std::min(silent, now + kSilent);
     throw_if<UsageError>(now >= silent, "{} closes the connection without an answer: its token may differ; {}", name,
                          kTokenAdvice);

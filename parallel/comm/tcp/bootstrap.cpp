@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxWaiting = 8 << 20;  // bytes of messages for one rank
 constexpr std::chrono::seconds kStall(10);    // a rank that reads none of its messages for so long is sent away
+constexpr std::chrono::seconds kServerFarewell(1);
 constexpr std::chrono::milliseconds kEndPoll(2);
 
 }  // namespace
@@ -40,10 +41,11 @@ BootstrapServer::~BootstrapServer() {
 }
 
 void BootstrapServer::wait_until_left(TcpDeadline join_by, TcpDeadline end) const {
+  const TcpDeadline farewell = std::chrono::steady_clock::now() + kServerFarewell;
   for (;;) {
     const auto now = std::chrono::steady_clock::now();
     const bool may_join = never_connected_ > 0 && now < join_by;
-    if ((connected_ == 0 && !may_join) || now >= end) {
+    if ((connected_ == 0 && !may_join) || now >= end || (has_failed_ && now >= farewell)) {
       return;
     }
     std::this_thread::sleep_for(kEndPoll);
@@ -135,6 +137,7 @@ void BootstrapServer::read(Client& client) {
 
 void BootstrapServer::pass_on(Client& sender, const BootstrapHeader& header, const std::string& message) {
   ++messages_;
+  has_failed_ = has_failed_ || message.compare(sizeof(header), header.key_bytes, kFailureKey) == 0;
   if (header.to == BootstrapHeader::kLeaving) {
     sender.is_leaving = true;
     sender.lost_because = "it has left";
@@ -187,7 +190,9 @@ void BootstrapServer::remove_lost() {
     if (!client->is_leaving) {
       const std::string who = fmt::format("the process of rank {} has died", client->rank);
       const std::string message = bootstrap_message(BootstrapHeader::kToAll, kFailureKey, who);
-      pass_on(*client, BootstrapHeader{.to = BootstrapHeader::kToAll}, message);
+      BootstrapHeader header;
+      std::memcpy(&header, message.data(), sizeof(header));
+      pass_on(*client, header, message);
     }
     client = clients_.erase(client);
   }

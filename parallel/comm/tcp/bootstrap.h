@@ -56,7 +56,7 @@ class BootstrapServer {
   /// Returns the number of messages received so far.
   std::int64_t messages() const { return messages_; }
   /// Waits until no client is connected and every rank has been, but not longer than `end`, nor longer than `join_by`
-  /// for ranks that have never connected.
+  /// for ranks that have never connected, and not longer than a second if a rank has failed.
   void wait_until_left(TcpDeadline join_by, TcpDeadline end) const;
 
  private:
@@ -90,6 +90,7 @@ class BootstrapServer {
   std::list<Client> clients_;
   std::map<std::string, std::vector<Member>> groups_;
   std::atomic<std::int64_t> messages_ = 0;
+  std::atomic<bool> has_failed_ = false;  // a rank
   std::atomic<int> connected_ = 0;
   std::atomic<int> never_connected_;  // ranks, in the group with the most
   Wakeup ending_;

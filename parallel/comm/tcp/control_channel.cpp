@@ -141,7 +141,7 @@ ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, ErrorCon
                          const std::atomic<SteadyTime>* renewed)
     : control_(control), stop_(std::move(stop)), context_(std::move(context)), renewed_(renewed) {}
 
-void ControlWait::poll() {
+void ControlWait::check() {
   if (control_.has_failed()) {
     throw stopped(context_(), control_.failure());
   }
@@ -153,7 +153,11 @@ void ControlWait::poll() {
   if (now > deadline_after(control_.timeout(), since)) {
     throw no_answer(context_(), control_.timeout());
   }
-  if (now - time_.began() < kYielding) {
+}
+
+void ControlWait::poll() {
+  check();
+  if (std::chrono::steady_clock::now() - time_.began() < kYielding) {
     ::sched_yield();
   } else {
     control_.back_off();

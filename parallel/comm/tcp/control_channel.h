@@ -80,8 +80,9 @@ class ControlWait {
   /// is when the deadline was last renewed, and must outlive the wait.
   ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context,
               const std::atomic<std::chrono::steady_clock::time_point>* renewed = nullptr);
-  /// Called while the wait is not over: returns after a moment. Throws CommError after the timeout, when a rank has
-  /// failed, or when this rank has aborted.
+  /// Throws CommError after the timeout, when a rank has failed, or when this rank has aborted.
+  void check();
+  /// Called while the wait is not over: checks, and returns after a moment.
   void poll();
   /// Waits for a message under `key`, and returns its text.
   std::string take(const std::string& key);

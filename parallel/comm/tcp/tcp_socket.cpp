@@ -231,7 +231,7 @@ TcpAddress remote_address(const TcpSocket& socket) { return address_by(::getpeer
 
 void set_no_delay(const TcpSocket& socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY); }
 
-TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
+TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline, const std::string& whom) {
   const auto began = SteadyClock::now();
   const sockaddr_in to = resolve(address);
   for (;;) {
@@ -242,9 +242,9 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
       return socket;
     }
     throw_if<CommError>(SteadyClock::now() + kBetweenAttempts > deadline,
-                        "{}: no answer within {:.3g} s ({}); check that rank 0 is running there, or raise `timeout`",
+                        "{}: no answer within {:.3g} s ({}); check that {} is running there, or raise `timeout`",
                         to_string(address), std::chrono::duration<double>(deadline - began).count(),
-                        std::strerror(error));
+                        std::strerror(error), whom);
     std::this_thread::sleep_for(kBetweenAttempts);
   }
 }

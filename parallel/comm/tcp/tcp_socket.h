@@ -35,6 +35,8 @@ class TcpSocket {
     return *this;
   }
   int descriptor() const { return descriptor_; }
+  /// Gives the descriptor to the caller, who closes it.
+  int release() { return std::exchange(descriptor_, -1); }
 
   /// Ends the connection for both sides, including a thread that waits on it. Any thread may call it.
   void shut_down() const;
@@ -66,8 +68,8 @@ TcpAddress remote_address(const TcpSocket& socket);
 /// Makes short messages leave at once.
 void set_no_delay(const TcpSocket& socket);
 
-/// Connects, and retries while no server is listening. Throws CommError at the deadline, and UsageError if the host has
-/// no address.
-TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline);
+/// Connects, and retries while no server is listening. Throws CommError at the deadline, which says to check `whom`,
+/// and UsageError if the host has no address.
+TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline, const std::string& whom = "rank 0");
 
 }  // namespace stagecoach
