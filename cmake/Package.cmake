@@ -27,6 +27,7 @@ install(DIRECTORY core nn datasets parallel DESTINATION ${CMAKE_INSTALL_INCLUDED
   PATTERN core/kernels/costs EXCLUDE
   PATTERN core/kernels/cpu EXCLUDE
   PATTERN core/kernels/cuda EXCLUDE
+  PATTERN parallel/comm/gloo EXCLUDE
   PATTERN parallel/comm/mpi EXCLUDE
   PATTERN parallel/comm/nccl EXCLUDE)
 install(EXPORT StagecoachTargets NAMESPACE Stagecoach:: DESTINATION ${config_dir} COMPONENT development)
@@ -58,6 +59,9 @@ math(EXPR next_fmt "${fmt_VERSION_MAJOR} + 1")
 set(needed "libfmt-dev (>= ${fmt_VERSION_MAJOR}), libfmt-dev (<< ${next_fmt}), libjpeg-dev, zlib1g-dev")
 if(STAGECOACH_HAS_MPI)
   string(APPEND needed ", libopenmpi-dev")
+endif()
+if(STAGECOACH_HAS_GLOO)
+  string(APPEND needed ", libgloo-dev")
 endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ${needed})
 foreach(package stagecoach:programs libstagecoach-dev:development)
