@@ -199,8 +199,9 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
   }
   print_buckets(step);
   NamedTimelines timelines;
-  for (std::size_t i = 0; i < mode_names().size(); ++i) {
-    timelines.emplace_back(mode_names()[i], timeline_of(static_cast<DataParallelMode>(i), step));
+  for (const auto mode :
+       {DataParallelMode::single, DataParallelMode::parameter, DataParallelMode::buckets, DataParallelMode::central}) {
+    timelines.emplace_back(name_of(mode), timeline_of(mode, step));
   }
   fmt::print("\nTimelines, {}\n{}",
              measured ? "with the times that the model takes here" : "where a forward takes 1 and a backward 2",

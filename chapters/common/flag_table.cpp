@@ -26,18 +26,20 @@ Chapters only_in(const std::string& elsewhere) {
 std::string list(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
 std::vector<Flag> data_and_model() {
+  const std::vector<std::string> models = model_names();
   return {
-      {"data", "Data", any_text(&DataSettings::source), Scope::run,  // the same images may be elsewhere
+      {"data", "Data", text(&DataSettings::source), Scope::run,  // the same images may be elsewhere
        "Folder of CIFAR-10 in its binary layout or of images, or 'generated'"},
       {"max-megapixels", "Data", whole(&DataSettings::max_megapixels, 1, 700),  // 3 bytes per pixel fit in an int
        Scope::run, "Reject larger images before they are decoded"},
-      {"background", "Data", parsed(&DataSettings::background), Scope::run,
+      {"background", "Data", text(&DataSettings::background), Scope::run,
        "Lay transparent pixels on this colour: white, black, grey or #rrggbb"},
       {"augment", "Data", on_off(&TrainingSettings::augment), Scope::training,
        "Crop and flip the training images at random"},
       {"image-size", "Data", whole(&TrainingSettings::image_size, 0, 1024), Scope::training,
        "Resize the images to this height and width in pixels (0: the model's default)"},
-      {"model", "Model", word(&TrainingSettings::model, model_names()), Scope::training, "Model to train"},
+      {"model", "Model", word(&TrainingSettings::model, models, [=](std::size_t i) { return models[i]; }),
+       Scope::training, "Model to train"},
       {"depth", "Model", whole(&TrainingSettings::depth, 0, 256), Scope::training,
        "Number of equal layers in vit and mlp (0: the model's default)"},
       {"width", "Model", whole(&TrainingSettings::width, 0, 8192), Scope::training,
@@ -96,13 +98,13 @@ std::vector<Flag> data_parallel() {
        "one by one as they arrive, or several together. With 'central' (a parameter server) one rank owns the weights "
        "and gathers gradients",
        only_in<6>(no_sharing)},
-      {"mesh", "Data parallel", parsed(&ReplicaSettings::mesh), Scope::rank_dependent_training,
+      {"mesh", "Data parallel", text(&ReplicaSettings::mesh), Scope::rank_dependent_training,
        "Numbers of data-parallel ranks, pipeline ranks and (chapter 8) tensor-parallel ranks, such as dp=2,pp=2",
        only_in<6, 8>(no_sharing)},
       {"overlap", "Data parallel", on_off(&ReplicaSettings::overlap), Scope::run,
        "Sum the gradient of a cut layer's input while the gradients of its weights are computed",
        only_in<8>("layers are whole here; they are cut in chapter 8 (ch08_tensor_parallel)")},
-      {"rank-order", "Data parallel", parsed(&ReplicaSettings::rank_order), Scope::run,
+      {"rank-order", "Data parallel", text(&ReplicaSettings::rank_order), Scope::run,
        "Directions of the mesh, beginning with that of consecutive ranks",
        only_in<8>("the mesh has a fixed order here; orders to choose from belong to chapter 8 (ch08_tensor_parallel)")},
       {"bucket-size", "Data parallel", whole(&ReplicaSettings::bucket_size, 1, kMaxBucket, byte_count), Scope::run,
@@ -112,7 +114,7 @@ std::vector<Flag> data_parallel() {
       {"find-unused", "Data parallel", on_off(&ReplicaSettings::find_unused), Scope::run,
        "Search each graph for parameters that get no gradient", only_in<6>(no_reduction)},
       {"compress", "Data parallel", word(&ReplicaSettings::compress), Scope::training,
-       "Compression of a bucket's gradients: " + list(compression_names()), only_in<6>(no_reduction)},
+       "Compression of a bucket's gradients: " + list(names_of(CompressionKind{})), only_in<6>(no_reduction)},
       {"sync-batch-norm", "Data parallel", on_off(&ReplicaSettings::sync_batch_norm), Scope::training,
        "Batch norm over the whole batch instead of over a rank's part",
        only_in<6>(
@@ -131,7 +133,7 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
       "ranks run their own devices here; one controller belongs to chapter 7 (ch07_one_controller)";
   return {
       {"versions", "Pipeline", word(&PipelineSettings::versions), Scope::training,
-       "Which version of the weights a micro-batch uses: " + list(version_names()),
+       "Which version of the weights a micro-batch uses: " + list(names_of(Versions{})),
        only_in<4>("no gradient is delayed here, so one version of the weights is enough; versions belong to chapter 4 "
                   "(ch04_pipedream)")},
       {"version-check", "Pipeline", on_off(&PipelineSettings::version_check), Scope::run,
@@ -140,10 +142,10 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
       {"ledger", "Pipeline", on_off(&RunSettings::ledger), Scope::command,
        "Print which version of the weights each forward and backward uses, and the delays",
        only_in<4>("there is only one version of the weights here; the ledger belongs to chapter 4 (ch04_pipedream)")},
-      {"replicas", "Pipeline", parsed(&PipelineSettings::replicas), Scope::training,
+      {"replicas", "Pipeline", text(&PipelineSettings::replicas), Scope::training,
        "Ranks per stage, such as 2,1,1 (none: one each, or chosen by --balance)",
        only_in<4>("this chapter gives each stage one rank; replicas belong to chapter 4 (ch04_pipedream)")},
-      {"schedule", "Pipeline", any_text(&PipelineSettings::schedule), Scope::run,
+      {"schedule", "Pipeline", text(&PipelineSettings::schedule), Scope::run,
        list(chapter.schedules) + (has_replicas ? "" : ", or a file with a table of actions"),
        only_in<3, 4, 5, 6, 8>("this chapter has a fixed schedule; schedules to choose from begin in chapter 3")},
       {"chunks", "Pipeline", whole(&PipelineSettings::chunks, 0, 1024), Scope::run,
@@ -152,13 +154,13 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
       {"group", "Pipeline", whole(&PipelineSettings::group, 0, 1 << 16), Scope::run,
        "Micro-batches that run through a chunk before the next chunk's turn (0: as many as ranks)",
        only_in<5, 6, 8>("this chapter gives each rank one stage; groups belong to chapter 5 (ch05_interleaved)")},
-      {"split", "Pipeline", parsed(&PipelineSettings::split), Scope::asynchronous_training,
+      {"split", "Pipeline", text(&PipelineSettings::split), Scope::asynchronous_training,
        "Layers per stage, such as 5,4,3 (none: chosen by --balance)", only_in<2, 3, 4, 5, 6, 7, 8>(one_device)},
       {"balance", "Pipeline", word(&PipelineSettings::balance, balances), Scope::run,
        std::string("Balance the stages by layers, parameters, or measured time") +
            (has_replicas ? "; 'pipedream' chooses stages and replicas for the link" : ""),
        only_in<2, 3, 4, 5, 6, 7, 8>(one_device)},
-      {"profile-file", "Pipeline", any_text(&PipelineSettings::profile_file), Scope::command,
+      {"profile-file", "Pipeline", text(&PipelineSettings::profile_file), Scope::command,
        "Read what the layers cost from this file (docs/reference/profile.md) instead of measuring; --profile --out "
        "writes one",
        only_in<2, 3, 4, 5, 6, 7, 8>(one_device)},
@@ -169,13 +171,13 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
        "'naive': each batch whole through one device after another; 'pipelined': micro-batches by clock ticks; "
        "'remote': a master calls stages on workers",
        only_in<7>(ranks)},
-      {"splits", "Pipeline", parsed(&PipelineSettings::splits), Scope::run,
+      {"splits", "Pipeline", text(&PipelineSettings::splits), Scope::run,
        "Numbers of micro-batches that --form remote trains with, one after another", only_in<7>(ranks)},
       {"copy-stream", "Pipeline", word(&PipelineSettings::copy_stream), Scope::run,
        "Stream for copies between devices: the one that computes, or its own beside it", only_in<7>(ranks)},
       {"synchronous", "Pipeline", on_off(&PipelineSettings::synchronous), Scope::run,
        "Run every call on a CPU device at once, in the program's thread", only_in<7>(ranks)},
-      {"receives", "Pipeline", parsed(&PipelineSettings::receives), Scope::run,
+      {"receives", "Pipeline", text(&PipelineSettings::receives), Scope::run,
        "When to post receives: 'at-use', 'ahead' (at most 4 unused ones per rank; more if sends wait for their "
        "receivers), or the maximum number of unused ones",
        only_in<3, 4, 5, 6, 8>(
@@ -188,7 +190,7 @@ std::vector<Flag> ranks_and_machine() {
   return {
       {"clock", "Ranks", word(&WorldSettings::clock), Scope::run,
        "'wall', or 'virtual': each rank's own computing time, as if it had a device to itself"},
-      {"link", "Ranks", parsed(&WorldSettings::link), Scope::run,
+      {"link", "Ranks", text(&WorldSettings::link), Scope::run,
        "Latency and bandwidth of messages on the virtual clock: " + list(link_names()) +
            ", or LATENCY,BANDWIDTH; with several nodes inner=LINK,outer=LINK,per-node=RANKS",
        only_in<2, 3, 4, 5, 6, 7, 8>(no_messages)},
@@ -204,7 +206,7 @@ std::vector<Flag> ranks_and_machine() {
        "Seconds that a rank waits for another before all ranks give up",
        only_in<2, 3, 4, 5, 6, 7, 8>(
            "this chapter trains on one device and waits for no other rank; ranks begin in chapter 2")},
-      {"device", "Machine", parsed(&WorldSettings::device), Scope::run,
+      {"device", "Machine", text(&WorldSettings::device), Scope::run,
        "cpu, cuda, or either with an index, such as cuda:1"},
       {"threads", "Machine", whole(&WorldSettings::threads, 1, kMaxThreads), Scope::run,
        "Cores per device; results do not depend on their number"},
@@ -216,19 +218,12 @@ std::vector<Flag> ranks_and_machine() {
   };
 }
 
-/// Returns the value of --inject: the name of a bug that the chapter offers.
-FlagValue bug_of(const Chapter& chapter) {
-  const std::vector<std::string> names = bug_names(chapter.number);
-  return value_of(
-      &TrainingSettings::inject, FlagValue::Kind::text, words_type(names), [](Bug bug) { return name_of(bug); },
-      [names](const std::string& text) { return bug_named(names[index_in(names, text)]); });
-}
-
 std::vector<Flag> run(const Chapter& chapter) {
+  const std::vector<std::string> bugs = bug_names(chapter.number);
   return {
-      {"out", "Run", any_text(&RunSettings::out), Scope::command,
+      {"out", "Run", text(&RunSettings::out), Scope::command,
        "Folder for config, metrics, trace, weights and checkpoints (none: nothing is written)"},
-      {"resume", "Run", any_text(&RunSettings::resume), Scope::command,
+      {"resume", "Run", text(&RunSettings::resume), Scope::command,
        "Folder of an earlier run: continue from its last checkpoint"},
       {"accept-new-data", "Run", on_off(&RunSettings::accept_new_data), Scope::command,
        "With --resume: continue even if the data differ from those of the checkpoint"},
@@ -243,8 +238,8 @@ std::vector<Flag> run(const Chapter& chapter) {
       {"profile", "Run", on_off(&RunSettings::profile), Scope::command, "Show where the time went in the first steps"},
       {"summary", "Run", on_off(&RunSettings::summary), Scope::command,
        "At the end, show five numbers: step time, idle share, memory per rank, bytes per link, staleness"},
-      {"inject", "Run", bug_of(chapter), Scope::command,
-       "Train with a known bug, to be found (docs/bugs.md); 'list' lists those of this chapter",
+      {"inject", "Run", word(&TrainingSettings::inject, bugs, [=](std::size_t i) { return bug_named(bugs[i]); }),
+       Scope::command, "Train with a known bug, to be found (docs/bugs.md); 'list' lists those of this chapter",
        only_in<1, 2, 3, 4, 5, 6>("no bug of the museum is in this chapter; chapters 1 to 6 have some")},
       {"smoke", "Run", on_off(&DataSettings::smoke), Scope::training, "A run of a few seconds on generated data"},
   };

@@ -18,11 +18,6 @@ ReduceBucket half_precision() {
   };
 }
 
-const std::vector<std::string>& compression_names() {
-  static const std::vector<std::string> names{"none", "half"};
-  return names;
-}
-
 ReduceBucket make_compression(CompressionKind kind) {
   return kind == CompressionKind::half ? half_precision() : plain_sum();
 }

@@ -3,9 +3,6 @@
 /// Gradient compression: how a bucket of gradients is sent to the other ranks. Each function here returns a
 /// ReduceBucket (buckets.h); `make_compression` chooses one by kind.
 
-#include <string>
-#include <vector>
-
 #include "parallel/data_parallel/buckets.h"
 
 namespace stagecoach {
@@ -22,8 +19,6 @@ ReduceBucket half_precision();
 /// plain_sum and half_precision.
 enum class CompressionKind { none, half };
 
-/// Returns the names of the kinds, in this order.
-const std::vector<std::string>& compression_names();
 ReduceBucket make_compression(CompressionKind kind);
 
 }  // namespace stagecoach

@@ -89,11 +89,6 @@ Timeline central(const StepModel& step) {
 
 }  // namespace
 
-const std::vector<std::string>& mode_names() {
-  static const std::vector<std::string> names{"single", "parameter", "buckets", "central"};
-  return names;
-}
-
 double Timeline::idle() const {
   double busy = 0;
   for (const Bar& bar : bars) {

@@ -44,9 +44,6 @@ struct Timeline {
 /// The modes of data parallelism, in the order of chapter 6.
 enum class DataParallelMode { single, parameter, buckets, central };
 
-/// Returns the names of the modes, in this order.
-const std::vector<std::string>& mode_names();
-
 /// Returns the timeline of one step.
 Timeline timeline_of(DataParallelMode mode, const StepModel& step);
 
