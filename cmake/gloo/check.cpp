@@ -7,6 +7,8 @@
 
 namespace tcp = gloo::transport::tcp;
 
+namespace {
+
 class Pair : public tcp::Pair {
  public:
   Pair(tcp::Context* context, tcp::Device* device) : tcp::Pair(context, device, 0, std::chrono::milliseconds(1)) {}
@@ -22,5 +24,7 @@ class Buffer : public tcp::UnboundBuffer {
   using tcp::UnboundBuffer::UnboundBuffer;
   bool is_done() const { return recvCompletions_ + sendCompletions_ > 0; }
 };
+
+}  // namespace
 
 int main() { Pair(nullptr, nullptr).use(0); }

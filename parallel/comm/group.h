@@ -16,8 +16,8 @@ namespace stagecoach {
 /// How all_reduce computes its sum.
 enum class ReduceKind {
   ordered,  ///< in rank order: equal inputs give equal bytes, on every transport
-  native,   ///< by MPI's, Gloo's or NCCL's own all-reduce: faster where it is tuned for the network, and within 1e-5 (relative)
-            ///< of the ordered sum. It does not check that shapes and types agree. Between threads: ordered.
+  native,   ///< by MPI's, Gloo's or NCCL's own all-reduce: faster where it is tuned for the network, and within 1e-5
+            ///< (relative) of the ordered sum. It does not check that shapes and types agree. Between threads: ordered.
 };
 
 /// A group, as seen by one of its ranks.

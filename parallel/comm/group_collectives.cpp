@@ -12,19 +12,6 @@
 
 namespace stagecoach {
 
-/// The ranks to which one rank sends in a collective, and those from which it receives.
-struct CollectiveLinks {
-  std::vector<int> to = {};
-  std::vector<int> from = {};
-};
-
-/// What the algorithm of link.h sends, and how long it takes from the time when the last rank begins.
-struct CollectiveModel {
-  double seconds = 0;
-  CollectiveLinks links = {};
-  double bytes_per_link = 0;
-};
-
 namespace {
 
 /// From each rank to the next one.

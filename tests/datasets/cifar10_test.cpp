@@ -46,9 +46,9 @@ TEST(Cifar10, WhatIsWrittenIsRead) {
 
 TEST(Cifar10, TheRecordIsLabelThenPlanes) {
   const TemporaryFolder folder;
-  write_text(folder / "data_batch_1.bin",
-             std::string(1, 7) + std::string(1024, 'R') + std::string(1024, 'G') + std::string(1024, 'B'));
-  write_text(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "data_batch_1.bin",
+                  std::string(1, 7) + std::string(1024, 'R') + std::string(1024, 'G') + std::string(1024, 'B'));
+  write_text_file(folder / "test_batch.bin", records(1));
   const Dataset train = load_cifar10(folder.path()).train;
   EXPECT_EQ(train.labels.item(), 7);
   const auto* images = train.images.data<std::uint8_t>();
@@ -62,11 +62,11 @@ TEST(Cifar10, BatchesComeInNumericOrderAndTheParentFolderWorks) {
   const TemporaryFolder folder;
   const fs::path inner = folder / "cifar-10-batches-bin";
   for (int number = 10; number > 0; --number) {
-    write_text(inner / ("data_batch_" + std::to_string(number) + ".bin"), records(1, number));
+    write_text_file(inner / ("data_batch_" + std::to_string(number) + ".bin"), records(1, number));
   }
-  write_text(inner / "data_batch_x.bin", "not a batch");
-  write_text(inner / "test_batch.bin", records(2));
-  write_text(inner / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\r\nj\n\n");
+  write_text_file(inner / "data_batch_x.bin", "not a batch");
+  write_text_file(inner / "test_batch.bin", records(2));
+  write_text_file(inner / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\r\nj\n\n");
   const TrainTest read = load_cifar10(folder.path());
   ASSERT_EQ(read.train.size(), 10);
   const auto* images = read.train.images.data<std::uint8_t>();
@@ -84,22 +84,22 @@ TEST(Cifar10, MissingFoldersAndFilesAreNamed) {
   const TemporaryFolder folder;
   expect_load_error(folder / "nowhere", {"nowhere is missing", "download_cifar10.sh", "the data set `generated`"});
   expect_load_error(folder.path(), {folder.path().string(), "is empty", "download_cifar10.sh"});
-  write_text(folder / "file", "x");
+  write_text_file(folder / "file", "x");
   expect_load_error(folder / "file", {"file is not a folder"});
-  write_text(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "test_batch.bin", records(1));
   expect_load_error(folder.path(), {"lacks data_batch_1.bin", "binary version", "download_cifar10.sh"});
   fs::remove(folder / "test_batch.bin");
-  write_text(folder / "data_batch_1.bin", records(1));
+  write_text_file(folder / "data_batch_1.bin", records(1));
   expect_load_error(folder.path(), {"has no test_batch.bin", "download_cifar10.sh"});
 }
 
 TEST(Cifar10, BatchesThatLackOneAreRefused) {
   const TemporaryFolder folder;
-  write_text(folder / "test_batch.bin", records(1));
-  write_text(folder / "data_batch_2.bin", records(1, 2));
+  write_text_file(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "data_batch_2.bin", records(1, 2));
   expect_load_error(folder.path(), {"lacks data_batch_1.bin, but has data_batch_2.bin"});
-  write_text(folder / "data_batch_1.bin", records(1, 1));
-  write_text(folder / "data_batch_5.bin", records(1, 5));
+  write_text_file(folder / "data_batch_1.bin", records(1, 1));
+  write_text_file(folder / "data_batch_5.bin", records(1, 5));
   expect_load_error(folder.path(), {"lacks data_batch_3.bin, but has data_batch_5.bin"});
   fs::remove(folder / "data_batch_5.bin");
   EXPECT_EQ(load_cifar10(folder.path()).train.size(), 2);
@@ -107,74 +107,74 @@ TEST(Cifar10, BatchesThatLackOneAreRefused) {
 
 TEST(Cifar10, ABatchOfNumberZeroIsRefused) {
   const TemporaryFolder folder;
-  write_text(folder / "test_batch.bin", records(1));
-  write_text(folder / "data_batch_0.bin", records(1, 1));
-  write_text(folder / "data_batch_1.bin", records(1, 2));
+  write_text_file(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "data_batch_0.bin", records(1, 1));
+  write_text_file(folder / "data_batch_1.bin", records(1, 2));
   expect_load_error(folder.path(), {"data_batch_0.bin: expected batches numbered 1, 2, 3, …, got 0"});
 }
 
 TEST(Cifar10, ABatchThatIsThereTwiceIsRefused) {
   const TemporaryFolder folder;
-  write_text(folder / "test_batch.bin", records(1));
-  write_text(folder / "data_batch_1.bin", records(1, 1));
-  write_text(folder / "data_batch_01.bin", records(1, 2));
+  write_text_file(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "data_batch_1.bin", records(1, 1));
+  write_text_file(folder / "data_batch_01.bin", records(1, 2));
   expect_load_error(folder.path(), {"data_batch_01.bin and ", "data_batch_1.bin are both batch 1"});
   fs::rename(folder / "data_batch_01.bin", folder / "data_batch_2.bin");
   EXPECT_EQ(load_cifar10(folder.path()).train.size(), 2);
-  write_text(folder / "data_batch_2.bin", records(1, 1));
+  write_text_file(folder / "data_batch_2.bin", records(1, 1));
   expect_load_error(folder.path(), {"data_batch_2.bin has the images of data_batch_1.bin"});
 }
 
 TEST(Cifar10, ABatchThatIsShorterThanTheOthersIsRefused) {
   const TemporaryFolder folder;
-  write_text(folder / "test_batch.bin", records(1));
-  write_text(folder / "data_batch_1.bin", records(3, 1));
-  write_text(folder / "data_batch_2.bin", records(2, 2));
+  write_text_file(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "data_batch_1.bin", records(3, 1));
+  write_text_file(folder / "data_batch_2.bin", records(2, 2));
   expect_load_error(folder.path(), {"data_batch_2.bin has 2 images, but data_batch_1.bin has 3"});
   for (int number = 1; number <= 5; ++number) {  // the sizes of CIFAR-10 itself
-    write_text(folder / ("data_batch_" + std::to_string(number) + ".bin"), records(10000, number));
+    write_text_file(folder / ("data_batch_" + std::to_string(number) + ".bin"), records(10000, number));
   }
-  write_text(folder / "test_batch.bin", records(9999));
+  write_text_file(folder / "test_batch.bin", records(9999));
   expect_load_error(folder.path(), {"test_batch.bin has 9999 images: expected the 10000 of CIFAR-10"});
 }
 
 TEST(Cifar10, OnlyTheNamesOfBatchesMakeAFolderCifar10) {
   const TemporaryFolder folder;
-  write_text(folder / "model.bin", "weights");
-  write_text(folder / "data_batch_.bin", "no number");
+  write_text_file(folder / "model.bin", "weights");
+  write_text_file(folder / "data_batch_.bin", "no number");
   EXPECT_FALSE(is_cifar10(folder.path()));
-  write_text(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "test_batch.bin", records(1));
   EXPECT_TRUE(is_cifar10(folder.path()));
 }
 
 TEST(Cifar10, DamagedFilesAreNamedWithTheByte) {
   const TemporaryFolder folder;
-  write_text(folder / "data_batch_1.bin", records(2));
-  write_text(folder / "test_batch.bin", "");
+  write_text_file(folder / "data_batch_1.bin", records(2));
+  write_text_file(folder / "test_batch.bin", "");
   expect_load_error(folder.path(), {"test_batch.bin is empty"});
-  write_text(folder / "test_batch.bin", records(3).substr(0, 7000));
+  write_text_file(folder / "test_batch.bin", records(3).substr(0, 7000));
   expect_load_error(folder.path(),
                     {"test_batch.bin is truncated", "a multiple of 3073 bytes, got 7000", "record 2", "byte 7000"});
   std::string wrong = records(100);
   wrong[70 * 3073] = 10;
-  write_text(folder / "test_batch.bin", wrong);
+  write_text_file(folder / "test_batch.bin", wrong);
   expect_load_error(folder.path(), {"test_batch.bin", "0 to 9 in record 70 (at byte 215110), got 10"});
   wrong[70 * 3073] = static_cast<char>(255);
-  write_text(folder / "test_batch.bin", wrong);
+  write_text_file(folder / "test_batch.bin", wrong);
   expect_load_error(folder.path(), {"got 255"});
 }
 
 TEST(Cifar10, AClassListOfTheWrongLengthIsRefused) {
   const TemporaryFolder folder;
-  write_text(folder / "data_batch_1.bin", records(1));
-  write_text(folder / "test_batch.bin", records(1));
-  write_text(folder / "batches.meta.txt", "one\ntwo\n");
+  write_text_file(folder / "data_batch_1.bin", records(1));
+  write_text_file(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "batches.meta.txt", "one\ntwo\n");
   expect_load_error(folder.path(), {"batches.meta.txt is not valid", "got 2", "10"});
 }
 
 TEST(Cifar10, FilesThatCannotBeReadAreNamed) {
   const TemporaryFolder folder;
-  write_text(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "test_batch.bin", records(1));
   fs::create_directory(folder / "data_batch_1.bin");
   expect_load_error(folder.path(), {"data_batch_1.bin: expected a file, got a folder"});
   fs::remove(folder / "data_batch_1.bin");
@@ -187,8 +187,8 @@ TEST(Cifar10, FilesWithoutPermissionAreNamed) {
     GTEST_SKIP() << "root may read every file";
   }
   const TemporaryFolder folder;
-  write_text(folder / "test_batch.bin", records(1));
-  write_text(folder / "data_batch_1.bin", records(1));
+  write_text_file(folder / "test_batch.bin", records(1));
+  write_text_file(folder / "data_batch_1.bin", records(1));
   fs::permissions(folder / "data_batch_1.bin", fs::perms::none);
   expect_load_error(folder.path(), {"data_batch_1.bin cannot be opened", "Permission denied"});
 }

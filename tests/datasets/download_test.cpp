@@ -31,7 +31,7 @@ class Download : public ::testing::Test {
   void stand_in(const std::string& tool, const std::string& lines) {
     const fs::path path = folder_ / "bin" / tool;
     fs::remove(path);
-    write_text(path, "#!/bin/bash\n" + lines + "\n");
+    write_text_file(path, "#!/bin/bash\n" + lines + "\n");
     fs::permissions(path, fs::perms::owner_all);
   }
 
@@ -47,7 +47,7 @@ class Download : public ::testing::Test {
     const std::string command = "PATH='" + (folder_ / "bin").string() + "' bash '" STAGECOACH_DOWNLOAD_SCRIPT "' '" +
                                 data_.string() + "' >'" + log.string() + "' 2>&1";
     const int status = std::system(command.c_str());
-    output_ = read_text(log);
+    output_ = text_of_file(log);
     return WEXITSTATUS(status);
   }
 
@@ -57,7 +57,7 @@ class Download : public ::testing::Test {
   void make_files(const fs::path& where) {
     for (const char* name :
          {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"}) {
-      write_text(where / (std::string(name) + ".bin"), "");
+      write_text_file(where / (std::string(name) + ".bin"), "");
       fs::resize_file(where / (std::string(name) + ".bin"), 30730000);  // sparse: takes no disk
     }
   }
@@ -97,7 +97,7 @@ TEST_F(Download, UsesWgetWithoutCurl) {
 TEST_F(Download, UnpacksARightArchiveWithoutFetchingIt) {
   checksum_is(kChecksum);
   curl_gives("must not be called");
-  write_text(data_ / "cifar-10-binary.tar.gz", "stands for the archive");
+  write_text_file(data_ / "cifar-10-binary.tar.gz", "stands for the archive");
   make_files(folder_ / "packed/cifar-10-batches-bin");
   stand_in("tar", "mv '" + (folder_ / "packed/cifar-10-batches-bin").string() + "' \"${@: -1}\"/");
   EXPECT_EQ(run(), 0) << output_;
@@ -108,7 +108,7 @@ TEST_F(Download, UnpacksARightArchiveWithoutFetchingIt) {
 
 TEST_F(Download, FetchesADamagedArchiveAgain) {
   curl_gives("still wrong");
-  write_text(data_ / "cifar-10-binary.tar.gz", "damaged");
+  write_text_file(data_ / "cifar-10-binary.tar.gz", "damaged");
   EXPECT_EQ(run(), 1);
   EXPECT_TRUE(said("is damaged")) << output_;
   EXPECT_TRUE(curl_ran());

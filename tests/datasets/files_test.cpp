@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 TEST(Files, AFolderIsListedSortedAndWithoutHiddenNames) {
   const TemporaryFolder folder;
   for (const char* name : {"b", "a", ".hidden", "C"}) {
-    write_text(folder / name, "");
+    write_text_file(folder / name, "");
   }
   EXPECT_EQ(list_folder(folder.path()), (std::vector<fs::path>{folder / "C", folder / "a", folder / "b"}));
 }
@@ -29,7 +29,7 @@ TEST(Files, ReadingNamesThePathOfWhatIsNoFile) {
 
 TEST(Files, AFileThatShrinksIsNoticed) {
   const TemporaryFolder folder;
-  write_text(folder / "file", std::string(10000, 'x'));
+  write_text_file(folder / "file", std::string(10000, 'x'));
   FileReader file(folder / "file");
   EXPECT_EQ(file.size(), 10000);
   fs::resize_file(folder / "file", 5000);

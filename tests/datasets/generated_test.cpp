@@ -109,19 +109,19 @@ TEST(Generated, WhatCannotBeMadeIsRefused) {
   expect_error<UsageError>([] { generate({.train = 1'000'001}); }, {"train images, got 1000001"});
   const TemporaryFolder folder;
   const GeneratedSettings small{.train = 1, .test = 1};
-  write_text(folder / "real/data_batch_2.bin", "");
+  write_text_file(folder / "real/data_batch_2.bin", "");
   expect_error<DataError>([&] { write_generated(folder / "real", small); }, {"data_batch_2.bin", "another folder"});
   EXPECT_FALSE(std::filesystem::exists(folder / "real/data_batch_1.bin"));
   for (const char* name : {"data_batch_1.bin", "test_batch.bin"}) {
     const auto other = folder / "other";
-    write_text(other / name, "real images");
+    write_text_file(other / name, "real images");
     expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be overwritten", "another folder"});
-    write_text(other / "batches.meta.txt", "airplane\n");
+    write_text_file(other / "batches.meta.txt", "airplane\n");
     expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be overwritten"});
-    EXPECT_EQ(read_text(other / name), "real images");
+    EXPECT_EQ(text_of_file(other / name), "real images");
     std::filesystem::remove_all(other);
   }
-  write_text(folder / "file", "");
+  write_text_file(folder / "file", "");
   expect_error<DataError>([&] { write_generated(folder / "file/set", small); }, {"cannot be created"});
 }
 

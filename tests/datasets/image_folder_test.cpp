@@ -42,9 +42,9 @@ TEST(ImageFolder, ClassesAndFilesAreSorted) {
   write_image(folder / "train/cat/10.png", grey(1));
   write_image(folder / "train/cat/9.png", grey(2));
   write_image(folder / "test/dog/x.png", grey(5));
-  write_text(folder / "train/cat/notes.txt", "ignored");
-  write_text(folder / "train/cat/.hidden.png", "ignored");
-  write_text(folder / "train/README", "ignored");
+  write_text_file(folder / "train/cat/notes.txt", "ignored");
+  write_text_file(folder / "train/cat/.hidden.png", "ignored");
+  write_text_file(folder / "train/README", "ignored");
   fs::create_directory(folder / "train/cat/folder.png");
   const TrainTest data = load_image_folder(folder.path());
   EXPECT_EQ(data.train.images.shape(), Shape({4, 3, 32, 32}));
@@ -89,15 +89,15 @@ TEST(ImageFolder, FoldersInAClassBelongToIt) {
 TEST(ImageFolder, WhatIsLeftOutIsCounted) {
   const TemporaryFolder folder;
   write_smallest(folder);
-  write_text(folder / "train/cat/b.webp", "");
-  write_text(folder / "test/cat/c.WEBP", "");
-  write_text(folder / "train/cat/notes", "");
+  write_text_file(folder / "train/cat/b.webp", "");
+  write_text_file(folder / "test/cat/c.WEBP", "");
+  write_text_file(folder / "train/cat/notes", "");
   fs::create_symlink("nowhere", folder / "train/cat/other");
-  write_text(folder / "train/cat/more/list.txt", "");
-  write_text(folder / "train/cat/.DS_Store", "");
-  write_text(folder / "train/stray.png", "");
-  write_text(folder / "test/README", "");
-  write_text(folder / "model.bin", "");
+  write_text_file(folder / "train/cat/more/list.txt", "");
+  write_text_file(folder / "train/cat/.DS_Store", "");
+  write_text_file(folder / "train/stray.png", "");
+  write_text_file(folder / "test/README", "");
+  write_text_file(folder / "model.bin", "");
   fs::create_directory(folder / "val");
   fs::create_directory(folder / ".git");
   const TrainTest data = open_dataset(folder.path().string());
@@ -176,7 +176,7 @@ TEST(ImageFolder, AnotherLayoutIsExplained) {
   fs::create_directory(folder / "test");
   expect_folder_error(folder.path(), {"test has no class folders", "/<class>/"});
   fs::remove(folder / "test");
-  write_text(folder / "test", "a file");
+  write_text_file(folder / "test", "a file");
   expect_folder_error(folder.path(), {"test is not a folder"});
 }
 
@@ -185,7 +185,7 @@ TEST(ImageFolder, ClassesWithoutImagesAreNamed) {
   write_smallest(folder);
   write_image(folder / "test/wolf/a.png", grey(1));
   expect_folder_error(folder.path(), {"class 'wolf'", "not in train/"});
-  write_text(folder / "train/wolf/a.gif", "not a kind that is read");
+  write_text_file(folder / "train/wolf/a.gif", "not a kind that is read");
   expect_folder_error(folder.path(), {"train/wolf has no images", "*.png"});
 }
 

@@ -62,7 +62,7 @@ TEST(ImageLimits, PixelsAreCountedBeforeTheyAreDecoded) {
   expect_refusal(png(0x7fffffff, 0x7fffffff, few), "too large");
   expect_refusal(png(0xffffffff, 0xffffffff, few), "2^31 rows and columns");
 
-  std::string jpeg = read_text(STAGECOACH_TEST_IMAGES "/progressive.jpg");
+  std::string jpeg = text_of_file(STAGECOACH_TEST_IMAGES "/progressive.jpg");
   const std::size_t frame = jpeg.find("\xff\xc2");
   jpeg.replace(frame + 5, 4, "\xff\xdc\xff\xdc");  // 65500 x 65500
   expect_refusal(jpeg, "too large: expected at most 64 megapixels, got 65500 x 65500 pixels");
@@ -99,7 +99,7 @@ TEST(ImageLimits, HuffmanTablesOfTooManyCodesAreRefused) {
 }
 
 TEST(ImageLimits, EndlessRefinementsAreRefused) {
-  const std::string file = read_text(STAGECOACH_TEST_IMAGES "/two_scans.jpg");  // a scan of means, one of the rest
+  const std::string file = text_of_file(STAGECOACH_TEST_IMAGES "/two_scans.jpg");  // a scan of means, one of the rest
   const std::size_t begin = file.find("\xff\xda");
   const std::string scan = file.substr(begin, file.find("\xff\xc4", begin) - begin);
   const auto with_scans = [&](std::size_t more) {
@@ -114,7 +114,7 @@ TEST(ImageLimits, EndlessRefinementsAreRefused) {
 }
 
 TEST(ImageLimits, JpegsThatAreCutOffAreRefused) {
-  const std::string file = read_text(STAGECOACH_TEST_IMAGES "/progressive.jpg");
+  const std::string file = text_of_file(STAGECOACH_TEST_IMAGES "/progressive.jpg");
   for (std::size_t size = 3; size < file.size(); ++size) {
     EXPECT_THROW(decode(file.substr(0, size)), DataError) << size << " bytes";
   }

@@ -72,11 +72,11 @@ TEST(Image, TransparentPixelsAreLaidOnTheBackground) {
 TEST(Image, AColourOfAPaletteMayBeTransparent) {
   const TemporaryFolder folder;
   // Two pixels of a palette of two colours, the first of which is transparent: what other programs write.
-  write_text(folder / "palette.png", png_of({.width = 2,
-                                             .height = 1,
-                                             .colour_type = 3,
-                                             .chunks = {{"PLTE", "\1\2\3\4\5\6"}, {"tRNS", std::string(1, '\0')}},
-                                             .rows = {0, 0, 1}}));
+  write_text_file(folder / "palette.png", png_of({.width = 2,
+                                                  .height = 1,
+                                                  .colour_type = 3,
+                                                  .chunks = {{"PLTE", "\1\2\3\4\5\6"}, {"tRNS", std::string(1, '\0')}},
+                                                  .rows = {0, 0, 1}}));
   EXPECT_EQ(decode(folder / "palette.png", {1, 2}, {9, 9, 9}), (Bytes{9, 4, 9, 5, 9, 6}));
 }
 
@@ -109,11 +109,11 @@ TEST(Image, WhatACameraStoredOnItsSideIsTurned) {
     const auto& [size, pixels] = seen[static_cast<std::size_t>(orientation - 1)];
     for (const bool is_big_endian : {false, true}) {
       const std::string metadata = tiff(orientation, is_big_endian);
-      write_text(folder / "it.png", png_of({.width = 3,
-                                            .height = 2,
-                                            .colour_type = 0,
-                                            .chunks = {{"eXIf", metadata}},
-                                            .rows = {0, 'a', 'b', 'c', 0, 'd', 'e', 'f'}}));
+      write_text_file(folder / "it.png", png_of({.width = 3,
+                                                 .height = 2,
+                                                 .colour_type = 0,
+                                                 .chunks = {{"eXIf", metadata}},
+                                                 .rows = {0, 'a', 'b', 'c', 0, 'd', 'e', 'f'}}));
       const Bytes planes = decode(folder / "it.png", size);
       EXPECT_EQ(std::string(planes.begin(), planes.begin() + 6), pixels) << orientation;
     }
@@ -153,11 +153,11 @@ TEST(Image, AJpegIsTurnedTooAndShrunkAfterwards) {
     halves.bytes[i] = i % 32 < 16 ? 255 : 0;
   }
   write_image(folder / "it.jpg", halves);
-  std::string file = read_text(folder / "it.jpg");
+  std::string file = text_of_file(folder / "it.jpg");
   const std::string marker = std::string("Exif\0\0", 6) + tiff(6, true);
   const std::size_t length = marker.size() + 2;
   file.insert(2, std::string("\xff\xe1") + static_cast<char>(length / 256) + static_cast<char>(length % 256) + marker);
-  write_text(folder / "it.jpg", file);
+  write_text_file(folder / "it.jpg", file);
   const Bytes planes = decode(folder / "it.jpg", {32, 16});
   EXPECT_GT(planes[0], 250);      // above
   EXPECT_LT(planes[31 * 16], 5);  // below
@@ -206,25 +206,25 @@ TEST(Image, BrokenOnesAreNamedWithTheReason) {
   const auto expect_broken = [&](const std::string& name, const std::vector<std::string>& parts) {
     expect_error<DataError>([&] { decode(folder / name, {32, 32}); }, parts);
   };
-  write_text(folder / "text.png", "this is no image");
+  write_text_file(folder / "text.png", "this is no image");
   expect_broken("text.png", {"text.png cannot be decoded", "expected PNG or JPEG"});
-  write_text(folder / "empty.jpg", "");
+  write_text_file(folder / "empty.jpg", "");
   expect_broken("empty.jpg", {"empty.jpg cannot be decoded"});
 
   Pixels noise{64, 64, 3, counting_dataset(1, 64).images.to_vector<std::uint8_t>()};
   for (const char* name : {"whole.png", "whole.jpg"}) {
     write_image(folder / name, noise);
-    const std::string bytes = read_text(folder / name);
+    const std::string bytes = text_of_file(folder / name);
     for (const std::size_t kept : {bytes.size() / 2, bytes.size() / 4, std::size_t{30}}) {
-      write_text(folder / (std::string("cut_") + name), bytes.substr(0, kept));
+      write_text_file(folder / (std::string("cut_") + name), bytes.substr(0, kept));
       expect_broken(std::string("cut_") + name, {std::string("cut_") + name + " cannot be decoded"});
     }
   }
-  std::string bytes = read_text(folder / "whole.png");
+  std::string bytes = text_of_file(folder / "whole.png");
   for (std::size_t i = 60; i < 200; ++i) {
     bytes[i] = static_cast<char>(~bytes[i]);
   }
-  write_text(folder / "damaged.png", bytes);
+  write_text_file(folder / "damaged.png", bytes);
   expect_broken("damaged.png", {"damaged.png cannot be decoded"});
 }
 

@@ -33,7 +33,7 @@ TEST(Open, OtherPlacesAreExplained) {
                                     "scripts/download_cifar10.sh", "the data set `generated`"});
   expect_open_error(folder / "nowhere", {"nowhere is missing", "the data set `generated`"});
   expect_open_error("", {"is missing"});
-  write_text(folder / "file", "");
+  write_text_file(folder / "file", "");
   expect_open_error(folder / "file", {"is not a folder"});
   std::filesystem::create_directories(folder / "half/train/cat");
   expect_open_error(folder / "half", {"has no folder test/"});

@@ -18,12 +18,12 @@ namespace stagecoach {
 
 using test::TemporaryFolder;
 
-inline void write_text(const std::filesystem::path& path, const std::string& text) {
+inline void write_text_file(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::create_directories(path.parent_path());
   test::write_bytes(path, text);
 }
 
-inline std::string read_text(const std::filesystem::path& path) { return test::read_bytes(path); }
+inline std::string text_of_file(const std::filesystem::path& path) { return test::read_bytes(path); }
 
 /// `size` images of `side` pixels; all bytes differ from image to image and from place to place. Label i % 10.
 inline Dataset counting_dataset(std::int64_t size, std::int64_t side = 32) {

@@ -15,7 +15,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 # Not the headers of other compilers and of libraries that may be missing, as in cmake/Package.cmake, nor those of the
 # emulation, which replace the former.
-apart='(^|/)(cuda|emulation|kernels/cpu|comm/mpi|comm/nccl)/'
+apart='(^|/)(cuda|emulation|kernels/cpu|comm/mpi|comm/nccl|comm/gloo)/'
 
 fail() {
   echo "one definition: $*" >&2
