@@ -8,6 +8,7 @@
 takes="0 0"
 source "$(dirname "${BASH_SOURCE[0]}")/measuring.sh"
 scripts/setup.sh --for-mpi
+scripts/setup.sh --for-gloo
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 begin_page "Ranks that are processes"
 
@@ -18,6 +19,8 @@ printf 'Threads hand memory over: the time of a message hardly grows with its by
 "$programs/transport_benchmark"
 printf '\n`mpirun -np 2 transport_benchmark`; ours and those of %s in turn:\n\n' "$(mpirun --version | sed -n '1s/.*(\(.*\)) /\1 /p')"
 mpirun -np 2 "$programs/transport_benchmark"
+printf '\n`scripts/start_ranks.sh 2 transport_benchmark`; ours and those of Gloo in turn, by TCP on one machine:\n\n'
+scripts/start_ranks.sh 2 "$programs/transport_benchmark"
 
 say "measuring: chapters by threads and by processes"
 printf '\n## Chapters by threads and by processes\n\n'
