@@ -86,9 +86,9 @@ std::shared_ptr<Sequential> model_of_rank(const Settings& settings, const Datase
 Exchanges exchanges_of(const Settings& settings, const Dataset& data) {
   const auto noted = std::make_shared<std::vector<Exchange>>();
   const auto model = model_of_rank(settings, data, noted);
-  const TrainingSettings of_pipeline = settings_of_pipeline(settings, *settings.data_parallel.mesh).training;
-  const std::int64_t images = micro_batch_sizes(of_pipeline.batch_size, of_pipeline.microbatches)[0];
-  Shape shape{images, 3, of_pipeline.image_size, of_pipeline.image_size};
+  const TrainingSettings training = settings_of_pipeline(settings, *settings.data_parallel.mesh).training;
+  const std::int64_t images = micro_batch_sizes(training.batch_size, training.microbatches)[0];
+  Shape shape{images, 3, training.image_size, training.image_size};
   Exchanges all;
   for (int i = 0; i < model->size(); ++i) {
     noted->clear();

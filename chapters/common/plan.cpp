@@ -219,16 +219,17 @@ std::vector<std::string> mesh_schedules() {
 }
 
 Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
-  Settings of_one = settings;
-  of_one.world.ranks = mesh.pipeline;
-  of_one.training.batch_size = share_of(settings.training.batch_size, 0, mesh.data).count;
-  of_one.training.microbatches = std::min(settings.training.microbatches, of_one.training.batch_size);
-  return of_one;
+  Settings pipeline_settings = settings;
+  pipeline_settings.world.ranks = mesh.pipeline;
+  pipeline_settings.training.batch_size = share_of(settings.training.batch_size, 0, mesh.data).count;
+  pipeline_settings.training.microbatches =
+      std::min(settings.training.microbatches, pipeline_settings.training.batch_size);
+  return pipeline_settings;
 }
 
-Plan make_pipeline_plan(const Settings& of_pipeline, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
+Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
                         const std::shared_ptr<const LayerFactory>& layers) {
-  Plan plan = make_plan(of_pipeline, data, of_pipeline.pipeline.schedule, layers);
+  Plan plan = make_plan(settings, data, settings.pipeline.schedule, layers);
   plan.schedule = with_reductions(plan.schedule);
   plan.links = links_between_stages(plan, [&](int rank) { return rank_at({.pipeline = rank}, mesh, order); });
   plan.pipelines = mesh_groups(MeshDirection::pipeline, mesh, order);

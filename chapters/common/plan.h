@@ -79,7 +79,7 @@ std::vector<std::string> mesh_schedules();
 /// Returns the settings of each of the pipelines of `mesh`, which share the batches of `settings`.
 Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh);
 /// Returns the plan of such a pipeline. Its schedule lists when each stage's gradients are reduced over the pipelines.
-Plan make_pipeline_plan(const Settings& of_pipeline, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
+Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
                         const std::shared_ptr<const LayerFactory>& layers = nullptr);
 
 /// Returns the role of every rank of the plan, for Run: who holds which layers, and that the rank of the last stage

@@ -28,7 +28,7 @@ class WallClock final : public Clock {
 
  private:
   void stop() override {}
-  double go_on(double) noexcept override { return now(); }
+  double resume(double) noexcept override { return now(); }
 
   TimePoint start_;
 };
@@ -50,7 +50,7 @@ class ThreadClock final : public Clock {
 
  private:
   void stop() override {}
-  double go_on(double earliest) noexcept override {
+  double resume(double earliest) noexcept override {
     offset_ = earliest - thread_seconds();
     return earliest;
   }
@@ -85,7 +85,7 @@ class GpuClock final : public Clock {
     began_ = std::chrono::steady_clock::now();
   }
   void stop() override { turn_.unlock(); }
-  double go_on(double earliest) noexcept override {
+  double resume(double earliest) noexcept override {
     turn_.lock();
     begin(earliest);
     return earliest;
@@ -110,7 +110,7 @@ void Waiting::until_all(double latest, double seconds) {
   until(latest + seconds);
 }
 
-Waiting::~Waiting() { clock_.waited_ += clock_.go_on(until_) - began_; }
+Waiting::~Waiting() { clock_.waited_ += clock_.resume(until_) - began_; }
 
 std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Network& network, TimePoint start) {
   if (kind == ClockKind::wall) {

@@ -51,7 +51,7 @@ class Clock {
   /// Begins a wait. A virtual clock does not count the time until the wait ends as this rank's work.
   virtual void stop() = 0;
   /// Ends the wait and returns the time; a virtual clock continues no earlier than at `earliest`.
-  virtual double go_on(double earliest) noexcept = 0;
+  virtual double resume(double earliest) noexcept = 0;
 
   Network network_;
   double waited_ = 0;

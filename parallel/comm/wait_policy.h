@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
+#include <concepts>
 #include <stop_token>
 #include <string>
 
@@ -62,8 +62,20 @@ struct WaitPolicy {
   }
 };
 
-/// Returns the text with which the error of a wait begins; it names the rank and its call.
-using ErrorContext = std::function<std::string()>;
+/// Returns the text with which the error of a wait begins; it names the rank and its call. It refers to a function that
+/// must outlive it, so that a message without an error costs no memory for it.
+class ErrorContext {
+ public:
+  template <class Text>
+  requires(!std::same_as<Text, ErrorContext>) explicit(false) ErrorContext(const Text& text)
+      : text_(&text),
+        call_([](const void* function) -> std::string { return (*static_cast<const Text*>(function))(); }) {}
+  std::string operator()() const { return call_(text_); }
+
+ private:
+  const void* text_;
+  std::string (*call_)(const void*);
+};
 
 // Errors for waits that fail; `context` is that text.
 /// Returns the error for a wait that ended because another rank failed. `who` names that rank and the

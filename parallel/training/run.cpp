@@ -63,7 +63,7 @@ Run::Run(const RunOptions& options, Communicator& comm, const RankRole& role, co
     : options_(options),
       comm_(comm),
       role_(role),
-      layers_of_(role.replica_of.value_or(comm.rank())),
+      owner_of_layers_(role.replica_of.value_or(comm.rank())),
       folder_(options, comm.rank()),
       meter_(comm, devices),
       stop_(comm),
@@ -134,10 +134,10 @@ void Run::with_files(const std::function<void()>& body) {
 void Run::load_checkpoint(std::int64_t batches) {
   Checkpoints::Found saved = newest_checkpoint();
   if (options_.epochs_behind > 0) {
-    const StatePart mine = part_of_rank(role_.layers, layers_of_, comm_.device());
+    const StatePart mine = part_of_rank(role_.layers, owner_of_layers_, comm_.device());
     saved.state = folder_.resumed().at(saved.progress.epoch - options_.epochs_behind, 0, mine).state;
   }
-  take_state(role_.layers, layers_of_, saved.state, *model_, *optimizer_, options_.resume);
+  take_state(role_.layers, owner_of_layers_, saved.state, *model_, *optimizer_, options_.resume);
   const Progress& progress = saved.progress;
   throw_if<UsageError>(progress.epoch > options_.epochs,
                        "`resume` {}: all {} epoch(s) of the run are done; give a larger total, such as `epochs` {}",
@@ -157,7 +157,7 @@ void Run::load_checkpoint(std::int64_t batches) {
 /// Returns the checkpoint that rank 0 finds, on all ranks.
 Checkpoints::Found Run::newest_checkpoint() const {
   const Checkpoints checkpoints = folder_.resumed();
-  const StatePart mine = part_of_rank(role_.layers, layers_of_, comm_.device());
+  const StatePart mine = part_of_rank(role_.layers, owner_of_layers_, comm_.device());
   if (comm_.rank() != 0) {  // adds nothing to the numbers of rank 0
     const std::vector<double> numbers = comm_.sum_numbers({0, 0});
     throw_if<DataError>(numbers[0] < 0, "`resume` {}: rank 0 has refused the data, and says why", options_.resume);

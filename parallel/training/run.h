@@ -88,7 +88,7 @@ class Run {
   std::unique_ptr<Communicator> self_comm_;  // of a program with one rank
   Communicator& comm_;
   RankRole role_;
-  int layers_of_;  // the rank in role_.layers that has the same layers as this one
+  int owner_of_layers_;  // the rank in role_.layers that has the same layers as this one
   RunFolder folder_;
   EpochMeter meter_;
   StopProtocol stop_;

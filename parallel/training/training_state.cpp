@@ -134,8 +134,8 @@ StateOutline gather_outline(Communicator& comm, const TrainingState& mine) {
     }
   }
   StateOutline all;
-  for (const std::string& of_rank : gather_texts(comm, text)) {
-    std::istringstream lines(of_rank);
+  for (const std::string& rank_text : gather_texts(comm, text)) {
+    std::istringstream lines(rank_text);
     for (std::string line; std::getline(lines, line);) {
       all.insert(line);
     }

@@ -106,6 +106,13 @@ Schedule stream_of(int microbatches) {
   return lower(pipedream_schedule(std::vector<int>(kRanks, 1), microbatches, 1, Versions::stash));
 }
 
+/// A stage cannot be copied, and so not be in a list of initial values.
+std::map<int, Stage> only_stage(int number, const std::shared_ptr<Sequential>& layers) {
+  std::map<int, Stage> stages;
+  stages.emplace(number, layers);
+  return stages;
+}
+
 /// One rank and its stage.
 class Runner {
  public:
@@ -113,7 +120,7 @@ class Runner {
       : rank_(rank),
         layers_(make_stage(work, rank.index, rank.device)),
         optimizer_(make_optimizer(OptimizerKind::sgd, layers_->named_parameters(), 1e-3, 0)),
-        pipeline_({{rank.index, Stage(layers_)}}, entering(), stream_of(1), rank.comm),
+        pipeline_(only_stage(rank.index, layers_), entering(), stream_of(1), rank.comm),
         x_(Tensor::full({work.samples, kInputs}, 1, DType::float32, rank.device)),
         labels_(Tensor::zeros({work.samples}, DType::int32, rank.device)) {}
 

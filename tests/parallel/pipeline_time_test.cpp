@@ -39,7 +39,7 @@ class ExactClock final : public Clock {
 
  private:
   void stop() override {}
-  double go_on(double earliest) noexcept override { return now_ = earliest; }
+  double resume(double earliest) noexcept override { return now_ = earliest; }
 
   double now_ = 0;
 };

@@ -259,7 +259,7 @@ std::shared_ptr<GroupCommunicator::Incoming> GlooCommunicator::post_receive(cons
 }
 
 void GlooCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
-  const ErrorContext context = [&] { return error_context(operation); };
+  const auto context = [&] { return error_context(operation); };
   struct Peer {
     int rank;
     Posted first;
@@ -300,7 +300,7 @@ void GlooCommunicator::exchange(const char* operation, const Tensor& like, Excha
 
 void GlooCommunicator::receive(const char* operation, const Tensor& like, const Posted& first, const Posted& rest,
                                Tensor& into, int from) {
-  const ErrorContext context = [&] { return error_context(operation); };
+  const auto context = [&] { return error_context(operation); };
   wait(*first.buffer, context);
   const MessageHeader expected(operation, like);
   const MessageHeader got = header_in(*first.buffer);
@@ -318,7 +318,7 @@ void GlooCommunicator::receive(const char* operation, const Tensor& like, const 
 }
 
 bool GlooCommunicator::sum_natively(Tensor& tensor) {
-  const ErrorContext context = [&] { return error_context("all_reduce"); };
+  const auto context = [&] { return error_context("all_reduce"); };
   // Gloo would need connections of its own for a part of the ranks.
   return size() == mesh_.size() && mesh_.all_reduce(tensor, static_cast<std::uint32_t>(name_), context);
 }

@@ -141,7 +141,7 @@ MpiCommunicator::~MpiCommunicator() {
 
 void MpiCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const ErrorContext context = [&] { return error_context(operation); };
+  const auto context = [&] { return error_context(operation); };
   const MessageHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
@@ -175,7 +175,7 @@ bool MpiCommunicator::sum_natively(Tensor& tensor) {
     return false;
   }
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const ErrorContext context = [&] { return error_context("all_reduce"); };
+  const auto context = [&] { return error_context("all_reduce"); };
   const auto sum = std::make_shared<Tensor>(tensor);
   MPI_Request request = MPI_REQUEST_NULL;
   // Non-blocking MPI_Iallreduce, so that the wait has a deadline.

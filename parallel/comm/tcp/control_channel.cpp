@@ -137,7 +137,7 @@ void ControlChannel::back_off() {
   came_.wait_for(lock, kBackOff);
 }
 
-ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context,
+ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, std::function<std::string()> context,
                          const std::atomic<SteadyTime>* renewed)
     : control_(control), stop_(std::move(stop)), context_(std::move(context)), renewed_(renewed) {}
 

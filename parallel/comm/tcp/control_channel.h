@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -78,7 +79,7 @@ class ControlWait {
  public:
   /// `context` returns the text with which errors begin; a request to `stop` ends the wait. `renewed`, if it is given,
   /// is when the deadline was last renewed, and must outlive the wait.
-  ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context,
+  ControlWait(ControlChannel& control, std::stop_token stop, std::function<std::string()> context,
               const std::atomic<std::chrono::steady_clock::time_point>* renewed = nullptr);
   /// Throws CommError after the timeout, when a rank has failed, or when this rank has aborted.
   void check();
@@ -90,7 +91,7 @@ class ControlWait {
  private:
   ControlChannel& control_;
   std::stop_token stop_;
-  ErrorContext context_;
+  std::function<std::string()> context_;
   WaitTime time_;
   const std::atomic<std::chrono::steady_clock::time_point>* renewed_;
 };
