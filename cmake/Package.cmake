@@ -17,12 +17,13 @@ set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Stagecoach)
 
 # The libraries. A user includes "parallel/parallel.h", as the project itself does. Headers of kernels and of backends
 # stay out: only the sources of the floors include them, and a kernel's vectors have the width of this project's -march.
-# So does the header for JSON, which needs a library that a user may not have.
+# So do the headers for JSON, which need a library that a user may not have.
 list(TRANSFORM floors PREPEND stagecoach_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT StagecoachTargets COMPONENT development)
 install(DIRECTORY core nn datasets parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stagecoach COMPONENT development
   FILES_MATCHING PATTERN "*.h"
   PATTERN core/cuda EXCLUDE
+  PATTERN core/base/json_object.h EXCLUDE
   PATTERN core/base/parse_json.h EXCLUDE
   PATTERN core/kernels/costs EXCLUDE
   PATTERN core/kernels/cpu EXCLUDE

@@ -4,12 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
-#include <string_view>
 #include <type_traits>
 
 #include "chapters/common/bounds.h"
+#include "core/base/json_object.h"
 #include "core/base/parse_json.h"
 #include "core/base/throw_if.h"
 
@@ -19,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxLayers = 1024;  // the partitioner's time grows with the square
-constexpr std::size_t kMaxName = 64;
 constexpr std::int64_t kMaxSize = 1 << 20;
 constexpr double kMaxSeconds = 1e6;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
@@ -48,86 +46,11 @@ void for_each_cost(Profile& layer, const Visit& visit) {
   visit("workspace_bytes", layer.workspace_bytes);
 }
 
-/// An object of the file, whose keys are taken one by one.
-class Object {
- public:
-  /// `where` names the object in errors.
-  Object(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    throw_if<DataError>(!json.is_object(), "{}: expected an object, {{\"key\": value, …}}, got {}", where_,
-                        shown(json));
-  }
-
-  bool has(const std::string& key) const { return json_.contains(key); }
-
-  /// Returns the value of `key`, which should be `expected`. Throws DataError if there is none.
-  const Json& take(const std::string& key, const std::string& expected) {
-    known_.push_back(key);
-    throw_if<DataError>(!has(key), "{}: '{}' is missing: expected {}; add it", where_, key, expected);
-    return json_.at(key);
-  }
-
-  std::string name(const std::string& key) {
-    const std::string expected = fmt::format("1 to {} letters, digits, '.', ':', '_' or '-' in quotes", kMaxName);
-    const Json& json = take(key, expected);
-    const auto is_part = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == ':' ||
-             c == '_' || c == '-';
-    };
-    const auto* text = json.get_ptr<const std::string*>();
-    require(text != nullptr && !text->empty() && text->size() <= kMaxName &&
-                std::all_of(text->begin(), text->end(), is_part),
-            key, expected, json);
-    return *text;
-  }
-
-  std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most, const std::string& unit) {
-    const std::string expected = fmt::format("a whole number{} from {} to {}", unit, least, most);
-    const Json& json = take(key, expected);
-    require(json.is_number_integer() && json >= least && json <= most, key, expected, json);
-    return json.get<std::int64_t>();
-  }
-
-  double seconds(const std::string& key) {
-    const std::string expected = fmt::format("seconds from 0 to {}", kMaxSeconds);
-    const Json& json = take(key, expected);
-    require(json.is_number() && json >= 0 && json <= kMaxSeconds, key, expected, json);
-    return json.get<double>();
-  }
-
-  /// Throws DataError for a key that was not taken; `optional` are others that were possible.
-  void require_no_others(const std::vector<std::string>& optional = {}) const {
-    std::vector<std::string> known = known_;
-    std::copy_if(optional.begin(), optional.end(), std::back_inserter(known),
-                 [&](const std::string& key) { return std::find(known_.begin(), known_.end(), key) == known_.end(); });
-    for (const auto& [key, value] : json_.items()) {
-      throw_if<DataError>(std::find(known.begin(), known.end(), key) == known.end(),
-                          "{}: unknown key {}: expected only {}; correct or remove it", where_, shown(key),
-                          fmt::join(known, ", "));
-    }
-  }
-
- private:
-  void require(bool is_right, const std::string& key, const std::string& expected, const Json& got) const {
-    throw_if<DataError>(!is_right, "{}: '{}': expected {}, got {}; correct it", where_, key, expected, shown(got));
-  }
-
-  /// Returns a value as ASCII for an error, shortened.
-  static std::string shown(const Json& json) {
-    const std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
-    constexpr std::size_t kMaxShown = 60;
-    return text.size() <= kMaxShown ? text : text.substr(0, kMaxShown) + "…";
-  }
-
-  const Json& json_;
-  std::string where_;
-  std::vector<std::string> known_ = {};
-};
-
-LayerProfile layer_from(Object& object) {
+LayerProfile layer_from(JsonObject& object) {
   LayerProfile layer;
   for_each_cost(layer, [&](const char* key, auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
-      value = object.seconds(key);
+      value = object.number(key, 0, kMaxSeconds, "seconds");
     } else {
       value = object.whole(key, 0, kMaxBytes, " of bytes");
     }
@@ -142,7 +65,7 @@ void add_layers(const Json& json, const std::string& where, ModelProfile& profil
                       json.is_array() ? fmt::format("{}", json.size()) : json.type_name());
   std::set<std::string> names;
   for (std::size_t i = 0; i < json.size(); ++i) {
-    Object object(json[i], fmt::format("{}: layer {}", where, i));
+    JsonObject object(json[i], fmt::format("{}: layer {}", where, i));
     profile.names.push_back(object.name("name"));
     throw_if<DataError>(!names.insert(profile.names.back()).second,
                         "{}: layer {}: expected a name of its own, got '{}' for a second time; rename it", where, i,
@@ -198,7 +121,7 @@ std::string to_json(const ModelProfile& profile) {
 
 ModelProfile profile_from_json(const std::string& text, const std::string& where) {
   const Json json = parse_json<Json>(text, where, "--profile --out writes a profile");
-  Object object(json, where);
+  JsonObject object(json, where);
   ModelProfile profile{.model = object.name("model"),
                        .device = object.name("device"),
                        .microbatch = object.whole("microbatch", 1, kMaxBatchSize, " of images")};

@@ -1,0 +1,138 @@
+// What named devices take for kernel calls, and the files of devices of one's own.
+
+#include "core/device_model.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/parse_json.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+
+namespace stagecoach {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using test::fails_with;
+
+/// A device with round numbers: 1 TFLOP/s, half of it at 10^6 operations; 1 GB/s; 2 µs per launch.
+DeviceModel round_device() {
+  DeviceModel model = device_model("h200");
+  model.name = "round";
+  model.float32.fill({.flops_per_second = 1e12, .half = 1e6});
+  model.float64.fill({.flops_per_second = 1e11, .half = 0});
+  model.bytes_per_second = 1e9;
+  model.launch_seconds = 2e-6;
+  return model;
+}
+
+KernelCost product(std::int64_t flops, std::int64_t bytes, DType dtype = DType::float32) {
+  return {.kind = CostKind::matrix_product, .dtype = dtype, .flops = flops, .bytes_read = bytes};
+}
+
+TEST(DeviceModel, TakesLaunchesAndOperationsOrBytes) {
+  const DeviceModel model = round_device();
+  EXPECT_EQ(model.picoseconds(product(1'000'000, 0)), 2'000'000 + 2'000'000);  // at half the rate
+  EXPECT_EQ(model.picoseconds(product(9'000'000, 0)), 2'000'000 + 10'000'000);
+  EXPECT_EQ(model.picoseconds(product(1'000'000, 5'000)), 2'000'000 + 5'000'000);
+  EXPECT_EQ(model.picoseconds(product(1'000'000, 0, DType::float64)), 2'000'000 + 10'000'000);
+  EXPECT_EQ(model.picoseconds(product(0, 1'000)), 2'000'000 + 1'000'000);  // none of `half` without operations
+  KernelCost copy{.kind = CostKind::copy, .dtype = DType::uint8, .bytes_read = 500, .bytes_written = 500};
+  EXPECT_EQ(model.picoseconds(copy), 2'000'000 + 1'000'000);
+  copy.cuda.launches = 3;
+  EXPECT_EQ(model.picoseconds(copy), 6'000'000 + 1'000'000);
+}
+
+TEST(DeviceModel, NeverTakesLessForMore) {
+  for (const std::string& name : device_model_names()) {
+    const DeviceModel model = device_model(name);
+    for (const CostKind kind : {CostKind::matrix_product, CostKind::convolution, CostKind::attention,
+                                CostKind::elementwise, CostKind::reduction, CostKind::copy}) {
+      std::int64_t before = 0;
+      for (std::int64_t size = 1; size < std::numeric_limits<std::int64_t>::max() / 4; size *= 2) {
+        KernelCost cost = product(size, size);
+        cost.kind = kind;
+        const std::int64_t time = model.picoseconds(cost);
+        EXPECT_GE(time, before) << name;
+        before = time;
+      }
+    }
+  }
+}
+
+TEST(DeviceModel, TakesElevenDaysAtMost) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  DeviceModel model = round_device();
+  model.bytes_per_second = 1;
+  model.launch_seconds = 0;
+  EXPECT_EQ(model.picoseconds(product(kMost, kMost)), 1'000'000'000'000'000'000);
+}
+
+TEST(DeviceModel, UnknownNameIsRefusedWithTheNames) {
+  EXPECT_TRUE(fails_with<UsageError>({"device model 'h20': expected h200, ", "laptop or a file that ends with .json"},
+                                     [] { device_model("h20"); }));
+  EXPECT_TRUE(fails_with<DataError>({"none.json"}, [] { device_model("/tmp/no/such/none.json"); }));
+}
+
+TEST(DeviceModel, FileIsReadAsItWasWritten) {
+  const test::TemporaryFolder folder;
+  for (const std::string& name : device_model_names()) {
+    const std::filesystem::path file = folder.path() / (name + ".json");
+    test::write_bytes(file, to_json(device_model(name)));
+    const DeviceModel read = device_model(file.string());
+    EXPECT_EQ(to_json(read), to_json(device_model(name)));
+    EXPECT_EQ(read.picoseconds(product(123'456'789, 1)), device_model(name).picoseconds(product(123'456'789, 1)));
+  }
+}
+
+TEST(DeviceModel, FileWithAMistakeIsRefusedByName) {
+  const std::string right = to_json(device_model("h200"));
+  using Edit = std::function<void(Json&)>;
+  const std::vector<std::pair<Edit, const char*>> mistakes{
+      {[](Json& j) { j.erase("name"); }, "mine.json: 'name' is missing"},
+      {[](Json& j) { j.erase("float64"); }, "mine.json: 'float64' is missing: expected an object with the rates"},
+      {[](Json& j) { j["float32"].erase("attention"); }, "mine.json: float32: 'attention' is missing"},
+      {[](Json& j) { j["float32"]["reduction"].erase("half"); }, "float32: reduction: 'half' is missing"},
+      {[](Json& j) { j["float32"]["copy"] = 1; }, "mine.json: float32: unknown key \"copy\""},
+      {[](Json& j) { j["bandwidth"] = 1; }, "mine.json: unknown key \"bandwidth\": expected only name, backend"},
+      {[](Json& j) { j["backend"] = "tpu"; }, "'backend': expected \"cpu\" or \"cuda\", got \"tpu\""},
+      {[](Json& j) { j["bytes_per_second"] = "fast"; }, "'bytes_per_second': expected bytes per second from 1"},
+      {[](Json& j) { j["bytes_per_second"] = 0; }, "got 0; correct it"},
+      {[](Json& j) { j["launch_seconds"] = -1e-6; }, "'launch_seconds': expected seconds from 0"},
+      {[](Json& j) { j["float64"]["elementwise"]["flops_per_second"] = -1; }, "got -1; correct it"},
+      {[](Json& j) { j["memory_bytes"] = 1.5; }, "'memory_bytes': expected a whole number of bytes from 1"},
+      {[](Json& j) { j["copy_engines"] = 100; }, "'copy_engines': expected a whole number from 0 to 16, got 100"},
+      {[](Json& j) { j = Json::array({1}); }, "mine.json: expected an object"},
+  };
+  for (const auto& [edit, text] : mistakes) {
+    auto json = parse_json<Json>(right, "right");
+    edit(json);
+    EXPECT_TRUE(fails_with<DataError>({text}, [&] { device_model_from_json(json.dump(), "mine.json"); }));
+  }
+}
+
+TEST(DeviceModel, DamagedFileIsRefused) {
+  const std::string right = to_json(device_model("h200"));
+  const auto fails = [](const std::string& text, const char* problem) {
+    return fails_with<DataError>({"mine.json", problem}, [&] { device_model_from_json(text, "mine.json"); });
+  };
+  EXPECT_TRUE(fails(right + "}", "is not valid JSON"));
+  EXPECT_TRUE(fails(right + std::string(1, '\0'), "is not valid JSON"));
+  EXPECT_TRUE(fails(right.substr(0, right.size() / 2), "is not valid JSON"));
+  EXPECT_TRUE(fails("", "is not valid JSON"));
+  EXPECT_TRUE(fails("{\"name\": \"a\", \"name\": \"b\"}", "contains 'name' twice"));
+  const std::string bandwidth = "\"bytes_per_second\": ";
+  const std::size_t value = right.find(bandwidth) + bandwidth.size();
+  EXPECT_TRUE(fails(right.substr(0, value) + "NaN" + right.substr(right.find(',', value)), "is not valid JSON"));
+  EXPECT_TRUE(fails(right.substr(0, value) + "1e999" + right.substr(right.find(',', value)), "out of range"));
+}
+
+}  // namespace
+}  // namespace stagecoach
