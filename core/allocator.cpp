@@ -27,6 +27,7 @@ std::size_t round_up(std::size_t bytes, std::size_t multiple) { return (bytes + 
 struct Allocator::Block {
   std::size_t bytes = 0;
   bool free = false;
+  bool is_counted = true;
   bool starts_segment = false;    // the block before it in address order is in another segment
   FreeBlocks::node_type entry{};  // kept while the block is in use, so that freeing allocates nothing and cannot fail
 };
@@ -36,7 +37,16 @@ Allocator::Allocator(std::unique_ptr<MemorySource> source, std::string owner)
 
 Allocator::~Allocator() { empty_cache(); }
 
-void* Allocator::allocate(std::size_t bytes) {
+void* Allocator::allocate(std::size_t bytes) { return allocate(bytes, true); }
+
+void* Allocator::allocate_workspace(std::size_t bytes) { return allocate(bytes, !models_workspace_); }
+
+void Allocator::note_workspace(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes + round_up(bytes, kAlignment));
+}
+
+void* Allocator::allocate(std::size_t bytes, bool is_counted) {
   STAGECOACH_CHECK(bytes <= kMaxBytes,
                    "out of memory on {}: cannot allocate {} bytes, more than any machine has; use a smaller batch "
                    "or model",
@@ -54,7 +64,8 @@ void* Allocator::allocate(std::size_t bytes) {
     throw;
   }
   block->second.free = false;
-  stats_.current_bytes += size;
+  block->second.is_counted = is_counted;
+  stats_.current_bytes += is_counted ? size : 0;
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes);
   if (source_->is_host_memory()) {
     ASAN_UNPOISON_MEMORY_REGION(block->first, bytes);  // the padding stays poisoned, so an overrun is caught
@@ -71,7 +82,7 @@ void Allocator::release(void* memory) noexcept {
   if (block == blocks_.end() || block->second.free) {
     std::terminate();  // unknown, or freed twice: the program's memory is corrupt
   }
-  stats_.current_bytes -= block->second.bytes;
+  stats_.current_bytes -= block->second.is_counted ? block->second.bytes : 0;
   if (source_->is_host_memory()) {
     ASAN_POISON_MEMORY_REGION(block->first, block->second.bytes);
   }
@@ -140,7 +151,7 @@ Allocator::Blocks::iterator Allocator::add_segment(std::size_t bytes) {
     source_->deallocate(memory);
     throw;
   }
-  block->second = {size, true, true, one.extract(one.begin())};
+  block->second = {.bytes = size, .free = true, .starts_segment = true, .entry = one.extract(one.begin())};
   stats_.reserved_bytes += size;
   ++stats_.segments;
   return block;
@@ -206,12 +217,52 @@ void Allocator::give_back_free_segments() {
   }
 }
 
+namespace {
+
+/// Addresses without memory, for tensors that have no elements.
+class NoMemory final : public MemorySource {
+ public:
+  void* allocate(std::size_t bytes) override {
+    next_ += round_up(bytes, Allocator::kAlignment);
+    return reinterpret_cast<void*>(next_ - round_up(bytes, Allocator::kAlignment));
+  }
+  void deallocate(void*) override {}
+  bool is_host_memory() const override { return false; }
+
+ private:
+  std::uintptr_t next_ = Allocator::kSegmentBytes;
+};
+
+/// Returns the allocator that all `meta` devices of a thread share. A thread plans by itself, so it counts alone.
+const std::shared_ptr<Allocator>& meta_allocator() {
+  thread_local const auto memory = std::make_shared<Allocator>(std::make_unique<NoMemory>(), "meta");
+  return memory;
+}
+
+}  // namespace
+
 Allocator& allocator(Device device) {
-  return device.type == DeviceType::cuda ? *cuda::allocator(device) : *cpu::allocator(device);
+  switch (device.type) {
+    case DeviceType::cuda:
+      return *cuda::allocator(device);
+    case DeviceType::meta:
+      return *meta_allocator();
+    case DeviceType::cpu:
+      break;
+  }
+  return *cpu::allocator(device);
 }
 
 std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
-  return device.type == DeviceType::cuda ? cuda::allocator_for_tensors(device) : cpu::allocator(device);
+  switch (device.type) {
+    case DeviceType::cuda:
+      return cuda::allocator_for_tensors(device);
+    case DeviceType::meta:
+      return meta_allocator();
+    case DeviceType::cpu:
+      break;
+  }
+  return cpu::allocator(device);
 }
 
 }  // namespace stagecoach

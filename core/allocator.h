@@ -4,6 +4,7 @@
 /// GPU, device-wide waits) would dominate a small model; so freed blocks are kept and reused: the best fit among the
 /// free blocks is taken, a larger one is split, and adjacent free blocks are merged.
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -53,10 +54,17 @@ class Allocator {
   /// Returns `bytes` of uninitialised memory. Throws Error that states how much was requested, how much is free, and
   /// the largest blocks in use.
   void* allocate(std::size_t bytes);
-  /// Frees what `allocate` returned. The memory stays cached.
+  /// Returns working memory for one kernel call, in the same way. If workspace is modelled, it is not counted.
+  void* allocate_workspace(std::size_t bytes);
+  /// Frees what `allocate` or `allocate_workspace` returned. The memory stays cached.
   void release(void* memory) noexcept;
 
   MemoryStats stats() const;
+  /// From now on only note_workspace() counts the workspace of kernels: that of a modelled device, instead of what the
+  /// kernels take that compute its results.
+  void model_workspace() { models_workspace_ = true; }
+  /// Counts `bytes` as in use for a moment.
+  void note_workspace(std::size_t bytes);
   /// Restarts the measurement of the peak, from the current use.
   void reset_peak();
   /// Returns to the source all segments that are entirely free.
@@ -67,6 +75,7 @@ class Allocator {
   using Blocks = std::map<char*, Block>;                       // by address, so adjacent blocks are adjacent here
   using FreeBlocks = std::set<std::pair<std::size_t, char*>>;  // smallest first
 
+  void* allocate(std::size_t bytes, bool is_counted);
   Blocks::iterator take_best_fit(std::size_t bytes);
   Blocks::iterator add_segment(std::size_t bytes);
   void split(Blocks::iterator block, std::size_t bytes);
@@ -81,6 +90,7 @@ class Allocator {
   Blocks blocks_;
   FreeBlocks free_;
   MemoryStats stats_;
+  std::atomic<bool> models_workspace_ = false;
 };
 
 /// Returns the allocator of `device`. Throws UsageError if the device does not exist.

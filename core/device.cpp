@@ -8,7 +8,8 @@
 namespace stagecoach {
 
 std::string to_string(Device device) {
-  const std::string name = (device.type == DeviceType::cpu ? "cpu:" : "cuda:") + std::to_string(device.index);
+  const char* const types[] = {"cpu:", "cuda:", "meta:"};
+  const std::string name = types[static_cast<std::size_t>(device.type)] + std::to_string(device.index);
   return device.slot == 0 ? name : name + "/" + std::to_string(device.slot);
 }
 

@@ -10,7 +10,9 @@
 
 namespace stagecoach {
 
-enum class DeviceType { cpu, cuda };
+/// Tensors on `meta` have a shape and no elements: its operations compute nothing, and tell the thread's meter what
+/// they would cost (core/kernel_meter.h). So a model can be planned that fits into no memory.
+enum class DeviceType { cpu, cuda, meta };
 
 struct Device {
   DeviceType type = DeviceType::cpu;
@@ -23,7 +25,7 @@ struct Device {
 /// The number of logical CPU devices: cpu:0 to cpu:kMaxDevices-1. A GPU has the same number of slots.
 inline constexpr int kMaxDevices = 128;
 
-/// Returns "cpu:0", "cuda:1", or "cuda:1/3" for slot 3 of that GPU.
+/// Returns "cpu:0", "cuda:1", "cuda:1/3" for slot 3 of that GPU, or "meta:0".
 std::string to_string(Device device);
 
 /// Parses "cpu", "cuda", "cpu:3" or "cuda:1". Throws UsageError for anything else.

@@ -32,6 +32,11 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(shape.numel()) * size_of(dtype);
 }
 
+void require_elements(const Tensor& tensor) {
+  STAGECOACH_CHECK(tensor.device().type != DeviceType::meta,
+                   "tensor: {} has no elements; compute on another device to get values", describe(tensor));
+}
+
 /// Waits for the queued calls that write the elements, before they are read; before they are written, for all.
 void wait_for_calls(const Tensor& tensor, bool before_write) {
   if (is_asynchronous(tensor.device())) {
@@ -81,11 +86,13 @@ DType Tensor::dtype() const { return impl().dtype; }
 Device Tensor::device() const { return impl().storage->device(); }
 
 const void* Tensor::raw_data() const {
+  require_elements(*this);
   wait_for_calls(*this, false);
   return impl().address();
 }
 
 void* Tensor::raw_mutable_data() {
+  require_elements(*this);
   wait_for_calls(*this, true);
   impl().storage->bump_version();
   return impl().address();
@@ -154,8 +161,11 @@ Tensor Tensor::seen_from(Device device) const {
 void Tensor::copy_from(const Tensor& source) {
   STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype(),
                    "copy: expected equal shapes and types, got {} to {}", describe(source), describe(*this));
+  if (device().type != DeviceType::meta) {
+    require_elements(source);
+  }
   const bool moves_here =
-      device().type == DeviceType::cuda || (is_asynchronous(device()) && source.device().type != DeviceType::cuda);
+      device().type != DeviceType::cpu || (is_asynchronous(device()) && source.device().type != DeviceType::cuda);
   kernels(moves_here ? device() : source.device()).copy(source, *this);
 }
 

@@ -68,7 +68,8 @@ void Module::materialize(std::uint64_t seed, Device device, DType dtype, const s
   }
   for_each_slot(*this, prefix, [&](Slot& slot, const std::string& name) {
     const TensorSlice slice = slot.slice.value_or(TensorSlice{.whole = slot.shape});
-    slot.tensor = slot.init.make(slice, dtype, seed, name).to(device);
+    slot.tensor = device.type == DeviceType::meta ? Tensor::empty(slice.shape(), dtype, device)
+                                                  : slot.init.make(slice, dtype, seed, name).to(device);
     slot.tensor.set_requires_grad(slot.role == Role::parameter);
   });
 }

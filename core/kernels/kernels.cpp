@@ -1,12 +1,11 @@
 #include "core/kernels/kernels.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 
 #include "core/asynchronous.h"
 #include "core/base/error.h"
 #include "core/cuda_backend.h"
+#include "core/kernel_meter.h"
 #include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 #include "core/kernels/levels.h"
@@ -15,8 +14,7 @@ namespace stagecoach {
 
 template <class Result>
 void require_rows(const char* folder, const KernelTable<Result>& table) {
-  using Row = void (*)();
-  const auto rows = std::bit_cast<std::array<Row, sizeof(table) / sizeof(Row)>>(table);
+  const auto rows = rows_of(table);
   const auto empty = std::find(rows.begin(), rows.end(), nullptr);
   STAGECOACH_CHECK(empty == rows.end(),
                    "kernel table of {0}: expected a function in every row, got none in row {1} of {2} (see "
@@ -31,7 +29,13 @@ const Kernels& kernels(Device device) {
     return cuda::kernels();
   }
   static const cpu::Tables& tables = *cpu::level_in_use().tables();
-  return is_asynchronous(device) ? tables.queued : tables.kernels;
+  if (device.type == DeviceType::meta) {
+    return tables.meta;
+  }
+  if (is_asynchronous(device)) {
+    return tables.queued;
+  }
+  return KernelMeter::current() != nullptr ? tables.metered : tables.kernels;
 }
 
 const KernelCosts& kernel_costs() {

@@ -1,5 +1,7 @@
 #include "core/kernels/cpu/tables.h"
 
+#include <algorithm>
+
 #include "core/kernels/groups.h"
 #include "core/kernels/queued_copy.h"
 
@@ -37,6 +39,20 @@ std::vector<ParameterUpdate> Kept<std::span<ParameterUpdate>>::of(std::span<Para
                     Kept<std::span<Tensor>>::of(update.state, accesses), accesses.read(update.count)});
   }
   return kept;
+}
+
+std::optional<Device> device_of(std::span<Tensor> tensors) {
+  return tensors.empty() ? std::nullopt : device_of(tensors.front());
+}
+
+std::optional<Device> device_of(std::span<ParameterUpdate> updates) {
+  return updates.empty() ? std::nullopt : device_of(updates.front().parameter);
+}
+
+void (*cost_row(const Kernels& table))() {
+  const auto rows = rows_of(table);
+  const auto found = std::find_if(rows.begin(), rows.end(), [](const auto row) { return row != nullptr; });
+  return rows_of(kernel_costs())[static_cast<std::size_t>(found - rows.begin())];
 }
 
 Tables make_tables(std::initializer_list<AddRows*> groups) {

@@ -1,7 +1,8 @@
 #pragma once
 /// @file
-/// The two tables of the CPU: its kernels, and for asynchronous devices the calls that append them to a device's
-/// compute stream. Both are filled row by row.
+/// The tables of the CPU, filled row by row: its kernels; the same for a thread with a meter (core/kernel_meter.h),
+/// which is told their costs; for asynchronous devices, the calls that append them to a device's compute stream; and
+/// for the device `meta`, costs alone.
 
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/kernel_meter.h"
 #include "core/kernels/kernels.h"
 #include "core/stream_order.h"
 
@@ -53,15 +55,47 @@ struct Kept<std::span<ParameterUpdate>> {
   static std::vector<ParameterUpdate> of(std::span<ParameterUpdate> updates, Accesses& accesses);
 };
 
-/// One row of the second table: `call` has the row's parameters.
+/// Returns the device of the first tensor that a call is given; none if every tensor is undefined.
+inline std::optional<Device> device_of(const Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor.device()) : std::nullopt;
+}
+std::optional<Device> device_of(std::span<Tensor> tensors);
+std::optional<Device> device_of(std::span<ParameterUpdate> updates);
+template <class Setting>
+std::optional<Device> device_of(const Setting&) {
+  return std::nullopt;
+}
+
+/// Returns the row of kernel_costs() with the same name as the only row that `table` has.
+void (*cost_row(const Kernels& table))();
+
+/// One row in its forms, all of which have the row's parameters.
 template <auto row>
-struct Queued;
+struct Row;
 template <class... Parameters, void (*Kernels::*row)(Parameters...)>
-struct Queued<row> {
-  static inline const char* name = nullptr;
+struct Row<row> {
   using Kernel = void (*)(Parameters...);
+  static inline const char* name = nullptr;
   static inline Kernel kernel = nullptr;
-  static void call(Parameters... arguments) {
+
+  static void tell_meter(Parameters... arguments) {
+    if (KernelMeter* meter = KernelMeter::current()) {
+      std::optional<Device> device;
+      ((device = device ? device : device_of(arguments)), ...);
+      if (device) {
+        Kernels table{};
+        table.*row = kernel;
+        static const auto cost = reinterpret_cast<KernelCost (*)(Parameters...)>(cost_row(table));
+        meter->add(*device, cost(arguments...));
+      }
+    }
+  }
+  static void run_metered(Parameters... arguments) {
+    tell_meter(arguments...);
+    kernel(arguments...);
+  }
+  static void queue(Parameters... arguments) {
+    tell_meter(arguments...);
     Accesses accesses;
     accesses.all.reserve(8);
     std::tuple kept{Kept<Parameters>::of(arguments, accesses)...};
@@ -74,15 +108,19 @@ struct Queued<row> {
 
 struct Tables {
   Kernels kernels;
+  Kernels metered;
   Kernels queued;
+  Kernels meta;
 
-  /// Fills a row of both tables. An error in a queued call names it `name`.
+  /// Fills a row of all tables. An error in a queued call names it `name`.
   template <auto row>
-  void add(const char* name, typename Queued<row>::Kernel kernel) {
+  void add(const char* name, typename Row<row>::Kernel kernel) {
+    Row<row>::kernel = kernel;
+    Row<row>::name = name;
     kernels.*row = kernel;
-    queued.*row = Queued<row>::call;
-    Queued<row>::kernel = kernel;
-    Queued<row>::name = name;
+    metered.*row = Row<row>::run_metered;
+    queued.*row = Row<row>::queue;
+    meta.*row = Row<row>::tell_meter;
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// Working memory of one kernel call. It comes from the device's allocator and therefore counts towards its peak.
+/// Working memory of one kernel call. It comes from the device's allocator and counts towards its peak, unless
+/// the device's workspace is modelled.
 
 #include <cstdint>
 
@@ -13,7 +14,7 @@ class Workspace {
  public:
   Workspace(Device device, std::int64_t count)
       : allocator_(stagecoach::allocator(device)),
-        data_(static_cast<T*>(allocator_.allocate(static_cast<std::size_t>(count) * sizeof(T)))) {}
+        data_(static_cast<T*>(allocator_.allocate_workspace(static_cast<std::size_t>(count) * sizeof(T)))) {}
   ~Workspace() { allocator_.release(data_); }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
