@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
@@ -26,18 +27,27 @@ Partition choose_stages(const Settings& settings, const StreamPlan& plan) {
           0};
 }
 
+/// Returns the ranks of each stage.
+RankGroups ranks_of_stages(const StreamPlan& plan) {
+  RankGroups ranks;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    ranks.emplace_back(static_cast<std::size_t>(plan.schedule.replicas_of(stage)));
+    std::iota(ranks.back().begin(), ranks.back().end(), plan.first_rank(stage));
+  }
+  return ranks;
+}
+
 /// Returns the seconds that one update of each stage spends on averaging gradients: a ring all-reduce per parameter.
 std::vector<double> averaging_seconds(const StreamPlan& plan) {
+  const RankGroups ranks = ranks_of_stages(plan);
   std::vector<double> seconds;
   for (const auto& stage : stages_of(*plan.model, plan.split)) {
-    const int number = static_cast<int>(seconds.size());
-    const int replicas = plan.schedule.replicas_of(number);
-    const int first = plan.schedule.rank_of(number, 0);
-    const Link& link = plan.world.network.between(first, first + replicas - 1);
+    const std::vector<int>& replicas = ranks[seconds.size()];
+    const Link link = plan.world.network.among(replicas, ranks);
     double sum = 0;
     for (const Shape& parameter : stage->parameter_shapes()) {
       const auto bytes = static_cast<double>(parameter.numel()) * sizeof(float);
-      sum += replicas > 1 ? ring_all_reduce_seconds(link, replicas, bytes) : 0;
+      sum += ring_all_reduce_seconds(link, static_cast<int>(replicas.size()), bytes);
     }
     seconds.push_back(sum);
   }

@@ -39,11 +39,12 @@ CollectiveSeconds seconds_of(const std::vector<Exchange>& exchanges, const Link&
 }
 
 /// Sets the seconds of each stage's exchanges.
-void add_seconds(Plan& plan, const MeshSizes& mesh, const Exchanges& exchanges, const Link& link) {
+void add_seconds(Plan& plan, const MeshSizes& mesh, const RankOrder& order, const Exchanges& exchanges) {
   std::size_t layer = 0;
-  for (const int layers : plan.split) {
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    const Link link = link_of_stage(plan, stage, MeshDirection::tensor, mesh, order);
     CollectiveSeconds stage_seconds;
-    for (int i = 0; i < layers; ++i, ++layer) {
+    for (int i = 0; i < plan.split[static_cast<std::size_t>(stage)]; ++i, ++layer) {
       const CollectiveSeconds layer_seconds = seconds_of(exchanges[layer], link, mesh.tensor);
       stage_seconds.forward += layer_seconds.forward;
       stage_seconds.backward += layer_seconds.backward;
@@ -56,9 +57,9 @@ void add_seconds(Plan& plan, const MeshSizes& mesh, const Exchanges& exchanges, 
 void note_slow_exchanges(Plan& plan, const Settings& settings, const Exchanges& exchanges) {
   const Network& network = *settings.world.link;
   const auto groups = tensor_groups(settings);
-  const Link& within = network.between(0, 0);
+  const Link& within = network.within_node();
   const auto slow = std::find_if(groups.begin(), groups.end(),
-                                 [&](const std::vector<int>& group) { return network.among(group) != within; });
+                                 [&](const std::vector<int>& group) { return network.among(group, groups) != within; });
   if (slow == groups.end()) {
     return;
   }
@@ -73,7 +74,7 @@ void note_slow_exchanges(Plan& plan, const Settings& settings, const Exchanges& 
   plan.notes.push_back(fmt::format(
       "the tensor-parallel ranks [{}] are not on one node: their exchanges in a step take {:.3g} ms, and within a node "
       "they would take {:.3g} ms; put tp first in --rank-order, and choose tp so that it divides the ranks per node",
-      fmt::join(*slow, ", "), milliseconds(network.among(*slow)), milliseconds(within)));
+      fmt::join(*slow, ", "), milliseconds(network.among(*slow, groups)), milliseconds(within)));
 }
 
 }  // namespace
@@ -116,8 +117,7 @@ Plan make_mesh_plan(const Settings& settings, const Dataset& data) {
   Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), mesh, *settings.data_parallel.rank_order, data,
                                  layers_of_rank(settings));
   const Exchanges exchanges = exchanges_of(settings, data);
-  const Link& link = settings.world.link->among_any(tensor_groups(settings));
-  add_seconds(plan, mesh, exchanges, link);
+  add_seconds(plan, mesh, *settings.data_parallel.rank_order, exchanges);
   note_slow_exchanges(plan, settings, exchanges);
   return plan;
 }

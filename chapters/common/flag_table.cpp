@@ -192,7 +192,8 @@ std::vector<Flag> ranks_and_machine() {
        "'wall', or 'virtual': each rank's own computing time, as if it had a device to itself"},
       {"link", "Ranks", text(&WorldSettings::link), Scope::run,
        "Latency and bandwidth of messages on the virtual clock: " + list(link_names()) +
-           ", or LATENCY,BANDWIDTH; with several nodes inner=LINK,outer=LINK,per-node=RANKS",
+           ", or LATENCY,BANDWIDTH; with several nodes inner=LINK,outer=LINK,per-node=RANKS, where the ranks of a node "
+           "share the outer link",
        only_in<2, 3, 4, 5, 6, 7, 8>(no_messages)},
       {"transport", "Ranks", word(&WorldSettings::transport), Scope::run,
        "How ranks communicate: 'thread' as threads of one process, 'mpi' as processes of mpirun or srun, 'gloo' as "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -56,14 +57,24 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
   }
 }
 
-/// Returns the link between each stage and the next one. `rank_of` maps the ranks of the schedule to those of the
-/// world.
-std::vector<Link> links_between_stages(const Plan& plan, const std::function<int(int rank)>& rank_of) {
-  std::vector<Link> links;
+/// Sets the ranks of the world that run the schedule, and the link between each stage and the next one, that of the
+/// slowest pipeline.
+void set_pipelines(Plan& plan, RankGroups pipelines) {
+  plan.pipelines = std::move(pipelines);
+  plan.links.clear();
   for (int s = 1; s < plan.stages(); ++s) {
-    links.push_back(plan.world.network.between(rank_of(plan.first_rank(s - 1)), rank_of(plan.first_rank(s))));
+    plan.links.push_back(plan.world.network.between_any(plan.pipelines, plan.first_rank(s - 1), plan.first_rank(s)));
   }
-  return links;
+}
+
+/// Returns the seconds of the reduction of each stage's gradients over the pipelines of `mesh`, as a ring.
+std::vector<double> reduction_seconds(const Plan& plan, const MeshSizes& mesh, const RankOrder& order) {
+  std::vector<double> seconds;
+  for (const double bytes : gradient_bytes(plan)) {
+    const Link link = link_of_stage(plan, static_cast<int>(seconds.size()), MeshDirection::data, mesh, order);
+    seconds.push_back(ring_all_reduce_seconds(link, mesh.data, bytes));
+  }
+  return seconds;
 }
 
 /// Returns the shape of the first stage's input for `count` images.
@@ -147,9 +158,9 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, const 
 }
 
 void place_layers(Plan& plan, const TrainingSettings& training) {
-  plan.links = links_between_stages(plan, [](int rank) { return rank; });
-  plan.pipelines.assign(1, std::vector<int>(plan.schedule.ranks.size()));
-  std::iota(plan.pipelines[0].begin(), plan.pipelines[0].end(), 0);
+  std::vector<int> all(plan.schedule.ranks.size());
+  std::iota(all.begin(), all.end(), 0);
+  set_pipelines(plan, {all});
   plan.shapes = shapes_entering(*plan.model, plan.split, images_shape(training, 1));
   int layer = 0;
   for (int s = 0; s < plan.stages(); ++s) {
@@ -231,13 +242,11 @@ Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const R
                         const std::shared_ptr<const LayerFactory>& layers) {
   Plan plan = make_plan(settings, data, settings.pipeline.schedule, layers);
   plan.schedule = with_reductions(plan.schedule);
-  plan.links = links_between_stages(plan, [&](int rank) { return rank_at({.pipeline = rank}, mesh, order); });
-  plan.pipelines = mesh_groups(MeshDirection::pipeline, mesh, order);
+  set_pipelines(plan, mesh_groups(MeshDirection::pipeline, mesh, order));
   for (auto& [layer, rank] : plan.layers) {
     rank = rank_at({.pipeline = rank}, mesh, order);
   }
-  plan.reduction_link = plan.world.network.among_any(mesh_groups(MeshDirection::data, mesh, order));
-  plan.reductions = reduction_seconds(plan, mesh.data);
+  plan.reductions = reduction_seconds(plan, mesh, order);
   return plan;
 }
 
@@ -275,12 +284,14 @@ std::vector<double> gradient_bytes(const Plan& plan) {
   return bytes;
 }
 
-std::vector<double> reduction_seconds(const Plan& plan, int pipelines) {
-  std::vector<double> seconds;
-  for (const double bytes : gradient_bytes(plan)) {
-    seconds.push_back(ring_all_reduce_seconds(plan.reduction_link, pipelines, bytes));
-  }
-  return seconds;
+Link link_of_stage(const Plan& plan, int stage, MeshDirection direction, const MeshSizes& mesh,
+                   const RankOrder& order) {
+  const RankGroups all = mesh_groups(direction, mesh, order);
+  RankGroups groups;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(groups), [&](const std::vector<int>& group) {
+    return position_of(group.front(), mesh, order).pipeline == plan.first_rank(stage);
+  });
+  return plan.world.network.among_any(groups, all);
 }
 
 void add_collectives(const Plan& plan, Costs& costs) {

@@ -45,7 +45,6 @@ struct Plan {
   std::vector<CollectiveSeconds> exchanges;  ///< of each stage with its tensor-parallel group, if they are predicted
   std::vector<double> reductions;            ///< seconds of each stage's gradient reduction, if they are predicted
   std::vector<Link> links;                   ///< between each stage and the next one
-  Link reduction_link;                       ///< of the gradients' reductions
   std::vector<std::vector<int>> pipelines;   ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
   std::vector<std::string> notes;            ///< remarks on the schedule to print: sentences without a full stop
   Bug inject = Bug::none;                    ///< of --inject
@@ -113,8 +112,9 @@ void set_messages(const Plan& plan, std::int64_t microbatch, Costs& costs);
 Costs costs_of(const Plan& plan, std::int64_t microbatch);
 /// Returns the bytes of each stage's gradients.
 std::vector<double> gradient_bytes(const Plan& plan);
-/// Returns the seconds of the reduction of each stage's gradients over `pipelines` pipelines, as a ring.
-std::vector<double> reduction_seconds(const Plan& plan, int pipelines);
+/// Returns the slowest of the links that decide how long collectives take among the ranks of `mesh` that hold `stage`,
+/// in the groups of `direction`.
+Link link_of_stage(const Plan& plan, int stage, MeshDirection direction, const MeshSizes& mesh, const RankOrder& order);
 /// Adds the seconds of the exchanges and of the reductions that the plan has to the costs of their stages.
 void add_collectives(const Plan& plan, Costs& costs);
 

@@ -71,9 +71,7 @@ class Communicator {
   /// Returns this rank's clock, which accounts for every wait in the calls below.
   Clock& clock() const { return *group_.clock; }
   /// Returns the link of messages between this rank and another, by a virtual clock.
-  const Link& link_to(int rank) const {
-    return clock().network().between(group_.member(group_.rank), group_.member(rank));
-  }
+  Link link_to(int rank) const { return clock().network().between(group_.members, group_.rank, rank, group_.siblings); }
   /// Returns the bytes that this rank has sent so far, by receiving rank of the world, with all its communicators.
   /// Messages count as they are. Collectives count as what the algorithms of link.h send, whatever the transport does
   /// (threads share memory). Numbers, barriers and splits do not count.

@@ -31,6 +31,8 @@ struct Group {
   ReduceKind reduce = ReduceKind::ordered;
   std::shared_ptr<SentBytes> sent = std::make_shared<SentBytes>();  ///< of the rank; groups made from this one share it
 
+  RankGroups siblings = {};  ///< the groups of the split that made this one, itself among them (see Network)
+
   int size() const { return static_cast<int>(members.size()); }
   /// Returns the world rank of rank `rank` of the group.
   int member(int rank) const { return members[static_cast<std::size_t>(rank)]; }

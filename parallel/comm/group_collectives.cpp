@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "core/base/on_exit.h"
@@ -142,27 +144,36 @@ std::unique_ptr<Communicator> GroupCommunicator::split(int colour, int key) {
   return collective("split", nullptr, {}, [&] { return make_part(part_of(colour, do_all_gather("split", mine))); });
 }
 
-/// `choices` are the colour and key of each rank.
+/// `choices` are the colour and key of each rank. Siblings of this group that have as many ranks are taken to be split
+/// in the same way.
 Group GroupCommunicator::part_of(int colour, const std::vector<Tensor>& choices) {
-  std::vector<std::pair<int, int>> chosen;  // key and rank of those that passed this colour
+  std::map<int, std::vector<std::pair<int, int>>> chosen;  // by colour: the keys and ranks of those that passed it
   for (int other = 0; other < size(); ++other) {
     const auto choice = choices[static_cast<std::size_t>(other)].to_vector<std::int32_t>();
-    if (choice[0] == colour) {
-      chosen.emplace_back(choice[1], other);
-    }
+    chosen[choice[0]].emplace_back(choice[1], other);
   }
-  std::sort(chosen.begin(), chosen.end());
   Group part = group();
   part.name = fmt::format("{}.{}:{}", group().name, splits_++, colour);
+  part.siblings.clear();
+  for (auto& [of_colour, ranks] : chosen) {
+    std::sort(ranks.begin(), ranks.end());
+    for (const std::vector<int>& parent : group().siblings) {
+      if (parent.size() == group().members.size()) {
+        std::vector<int>& sibling = part.siblings.emplace_back();
+        std::transform(ranks.begin(), ranks.end(), std::back_inserter(sibling),
+                       [&](const auto& chosen_rank) { return parent[static_cast<std::size_t>(chosen_rank.second)]; });
+      }
+    }
+  }
   part.members.clear();
-  for (const auto& [key, other] : chosen) {
+  for (const auto& [key, other] : chosen.at(colour)) {
     part.rank = other == rank() ? part.size() : part.rank;
     part.members.push_back(member(other));
   }
   return part;
 }
 
-const Link& GroupCommunicator::slowest_link() const { return clock().network().among(group().members); }
+Link GroupCommunicator::slowest_link() const { return clock().network().among(group().members, group().siblings); }
 
 void GroupCommunicator::require_root(const char* operation, int root) const {
   STAGECOACH_CHECK(root >= 0 && root < size(),

@@ -145,12 +145,12 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   std::string receive_context(int from, int tag, const Activity::Work& posted) const;
 
   /// Returns the link that decides how long this group's collectives take.
-  const Link& slowest_link() const;
+  Link slowest_link() const;
   /// Returns what `exchange` returns. Keeps the records of the collective and counts what it sends; by a virtual clock,
   /// waits until all ranks have begun, and then for as long as `model` says. `tensor` may be null.
   template <class Exchange>
   auto collective(const char* operation, const Tensor* tensor, const CollectiveModel& model, const Exchange& exchange);
-  /// Returns the group of the ranks that chose `colour`.
+  /// Returns the group of the ranks that chose `colour`, with its siblings.
   Group part_of(int colour, const std::vector<Tensor>& choices);
 
   FlightRecorder::Event message_event(const char* operation, int peer, int tag, DType dtype, const Shape& shape) const;

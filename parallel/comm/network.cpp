@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "core/base/parse.h"
 #include "core/base/throw_if.h"
@@ -16,16 +17,44 @@ double rate_of(const Link& link) {
 
 }  // namespace
 
-const Link& Network::among(const std::vector<int>& ranks) const {
-  const bool on_one_node =
-      std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return node_of(rank) == node_of(ranks.front()); });
-  return on_one_node ? inner_ : outer_;
+Link Network::between(const std::vector<int>& group, int from, int to, const RankGroups& siblings) const {
+  const auto rank = [&](int number) { return group[static_cast<std::size_t>(number)]; };
+  const int size = static_cast<int>(group.size());
+  return is_on_one_node(rank(from), rank(to)) ? inner_ : share_of_outer(siblings, (to - from + size) % size);
 }
 
-const Link& Network::among_any(const std::vector<std::vector<int>>& groups) const {
+Link Network::between_any(const RankGroups& groups, int from, int to) const {
+  const auto slow = std::find_if(groups.begin(), groups.end(), [&](const std::vector<int>& group) {
+    return between(group, from, to, groups) != inner_;
+  });
+  return slow == groups.end() ? inner_ : between(*slow, from, to, groups);
+}
+
+Link Network::among(const std::vector<int>& group, const RankGroups& siblings) const {
   const bool on_one_node =
-      std::all_of(groups.begin(), groups.end(), [&](const std::vector<int>& group) { return among(group) == inner_; });
-  return on_one_node ? inner_ : outer_;
+      std::all_of(group.begin(), group.end(), [&](int rank) { return is_on_one_node(rank, group.front()); });
+  return on_one_node ? inner_ : share_of_outer(siblings, 1);
+}
+
+Link Network::among_any(const RankGroups& groups, const RankGroups& siblings) const {
+  const auto slow = std::find_if(groups.begin(), groups.end(),
+                                 [&](const std::vector<int>& group) { return among(group, siblings) != inner_; });
+  return slow == groups.end() ? inner_ : among(*slow, siblings);
+}
+
+Link Network::share_of_outer(const RankGroups& groups, int step) const {
+  std::map<int, int> sent;  // messages that leave each node
+  std::map<int, int> received;
+  int busiest = 1;
+  for (const std::vector<int>& group : groups) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const int to = group[(i + static_cast<std::size_t>(step)) % group.size()];
+      if (!is_on_one_node(group[i], to)) {
+        busiest = std::max({busiest, ++sent[node_of(group[i])], ++received[node_of(to)]});
+      }
+    }
+  }
+  return {outer_.latency, outer_.bytes_per_second / busiest};
 }
 
 Network network_from_text(const std::string& text) {

@@ -9,8 +9,22 @@
 
 namespace stagecoach {
 
-/// The links of a world: of one kind, or fast ones within each node and slower ones between nodes. Every two ranks have
-/// a link of their own, so messages between other ranks never wait for theirs.
+/// Groups of ranks, by their numbers in the world: [groups][the ranks of each, in their order].
+using RankGroups = std::vector<std::vector<int>>;
+
+/// The links of a world: of one kind, or fast ones within each node and slower ones between nodes.
+///
+/// Within a node, every two ranks have a link of their own. Between nodes, all messages of a node pass its one network
+/// card, whose bandwidth in each direction is divided among the ranks that use it at a time. Which ranks these are must
+/// not depend on which comes first in real time, so a rule decides: the ranks of a group do the same at the same time,
+/// and so do its siblings, which are the groups that were split off together with it. If a rank sends to the one
+/// `step` places after it, in a circle, all of them do. The share of a message is then one over the number of messages
+/// that the busiest card passes in that step. So a pipeline whose ranks are in order sends one message at a time
+/// through a card and has all of its bandwidth, and of eight pipelines beside each other each has an eighth. A
+/// collective is a ring, a step of 1.
+///
+/// Different splits are independent: the messages of pipelines do not slow down the reductions of data-parallel groups.
+/// A rank that sends alone to one further away, as a master to its workers, gets less than it could.
 class Network {
  public:
   /// All ranks are on one node.
@@ -19,18 +33,26 @@ class Network {
   Network(const Link& inner, const Link& outer, int per_node) : inner_(inner), outer_(outer), per_node_(per_node) {}
   bool operator==(const Network&) const = default;
 
-  /// Returns the link between two ranks of the world.
-  const Link& between(int rank, int other) const { return node_of(rank) == node_of(other) ? inner_ : outer_; }
-  /// Returns the link that decides how long a collective takes among these ranks: with several nodes, that between
-  /// nodes, since each step of a ring waits for its slowest message.
-  const Link& among(const std::vector<int>& ranks) const;
-  /// Returns the same for the slowest of several groups.
-  const Link& among_any(const std::vector<std::vector<int>>& groups) const;
-  /// Returns the same for the ranks 0 … `ranks` - 1.
-  const Link& among_first(int ranks) const { return between(0, ranks - 1); }
+  /// Returns the link between ranks of one node.
+  const Link& within_node() const { return inner_; }
+  /// Returns the link from rank `from` of `group`, which is one of `siblings`, to its rank `to`.
+  Link between(const std::vector<int>& group, int from, int to, const RankGroups& siblings) const;
+  /// Returns the same for the slowest of `groups`, which are siblings.
+  Link between_any(const RankGroups& groups, int from, int to) const;
+  /// Returns the link that decides how long a collective of `group` takes: with several nodes, that between nodes,
+  /// since each step of a ring waits for its slowest message.
+  Link among(const std::vector<int>& group, const RankGroups& siblings) const;
+  /// Returns the same for the slowest of `groups`, which are some of `siblings`.
+  Link among_any(const RankGroups& groups, const RankGroups& siblings) const;
+  /// Returns the same for a group of the ranks 0 … `ranks` - 1.
+  const Link& among_first(int ranks) const { return is_on_one_node(0, ranks - 1) ? inner_ : outer_; }
 
  private:
   int node_of(int rank) const { return per_node_ == 0 ? 0 : rank / per_node_; }
+  bool is_on_one_node(int rank, int other) const { return node_of(rank) == node_of(other); }
+  /// Returns the part of the link between nodes that a message has if all ranks send to the one `step` places after
+  /// them.
+  Link share_of_outer(const RankGroups& groups, int step) const;
 
   Link inner_;
   Link outer_;

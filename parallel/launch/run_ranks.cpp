@@ -63,7 +63,14 @@ Group world_group(const World& world, int rank, Device device, std::shared_ptr<C
                   std::shared_ptr<FlightRecorder> recorder) {
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
-  return {"world", rank, std::move(members), device, std::move(clock), std::move(recorder), world.reduce};
+  return {.name = "world",
+          .rank = rank,
+          .members = members,
+          .device = device,
+          .clock = std::move(clock),
+          .recorder = std::move(recorder),
+          .reduce = world.reduce,
+          .siblings = {members}};
 }
 
 void run_on_threads(const World& world,

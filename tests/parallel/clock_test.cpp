@@ -134,6 +134,28 @@ TEST(VirtualClock, AMessageThatCameLongAgoIsNotWaitedFor) {
   });
 }
 
+// Four ranks that send through one card take four times as long as one that sends alone.
+TEST(VirtualClock, RanksOfANodeShareItsCard) {
+  STAGECOACH_NEEDS_RANKS(8);
+  World world = virtual_world(8);
+  world.network = Network(Link{}, Link{.latency = 500, .bytes_per_second = 4}, 4);
+  launch(world, [](Rank& rank) {
+    const auto pass = [&](int partner) {
+      const double start = rank.comm.clock().now();
+      if (rank.index < 4) {
+        rank.comm.send(Tensor::zeros({2000}, DType::float32, rank.device), partner, 0);
+      } else {
+        static_cast<void>(rank.comm.receive({2000}, DType::float32, partner, 0));
+      }
+      return rank.comm.clock().now() - start;
+    };
+    EXPECT_NEAR(pass((rank.index + 4) % 8), 500 + 4 * 2000, 50);
+    if (rank.index == 3 || rank.index == 4) {
+      EXPECT_NEAR(pass(7 - rank.index), 500 + 2000, 50);
+    }
+  });
+}
+
 // All leave an operation of all together: at the time of the last one, plus what the operation takes.
 TEST(VirtualClock, AnOperationOfAllEndsForAllAtOnce) {
   STAGECOACH_NEEDS_RANKS(3);
