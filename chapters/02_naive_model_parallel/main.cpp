@@ -96,13 +96,13 @@ void train(const Settings& settings) {
   }
   const TrainTest data = open_data(settings);
   // Splits the layers. Only --explain and the predictions read its schedule, "naive": the order of the functions above.
-  const Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
+  const Plan plan(settings, data.train);
   if (settings.run.explain) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
   show_toy(settings);  // first, one step of a model that is small enough to print, on two threads of this process
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(settings, plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -81,13 +81,12 @@ void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   // The order by hand is that of the table "gpipe" with --receives at-use, which then serves --explain, the predictions
   // and evaluate().
-  const Plan plan =
-      make_plan(settings, data.train, is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule);
+  const Plan plan(settings, data.train);
   if (settings.run.explain) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(settings, plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -94,12 +94,12 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const StreamPlan plan = make_stream_plan(settings, data.train);  // chooses the stages, unless --split does
+  const StreamPlan plan(settings, data.train);  // chooses the stages, unless --split does
   if (settings.run.explain) {
     return explain_stream(settings, plan);  // prints the beginning of the table, and does not train
   }
   introduce(settings, plan);  // warns of --versions none; with --ledger prints the ledger
-  launch_ranks(settings, plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

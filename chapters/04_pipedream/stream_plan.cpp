@@ -73,31 +73,26 @@ Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
                {.receives = receives});
 }
 
-StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
-  StreamPlan plan;
-  plan.world = open_world(settings.world);
-  plan.inject = settings.training.inject;
-  plan.versions = *settings.pipeline.versions;
-  put_bug_into(plan.versions, plan.inject);
-  plan.recompute = recompute_of(settings.pipeline);
-  plan.batch_size = settings.training.batch_size;
-  plan.microbatches_per_batch = static_cast<int>(settings.training.microbatches);
-  plan.receives = receives_of(settings.pipeline);
-  set_model(plan, planned_model(settings, plan.world, data));
-  const Partition stages = choose_stages(settings, plan);
+StreamPlan::StreamPlan(const Settings& settings, const Dataset& data)
+    : Plan(planned_model(settings, data)),
+      versions(*settings.pipeline.versions),
+      batch_size(settings.training.batch_size),
+      microbatches_per_batch(static_cast<int>(settings.training.microbatches)),
+      receives(receives_of(settings.pipeline)) {
+  put_bug_into(versions, inject);
+  const Partition chosen = choose_stages(settings, *this);
   throw_if<UsageError>(
       is_by_hand(settings.pipeline) &&
-          std::any_of(stages.replicas.begin(), stages.replicas.end(), [](int n) { return n > 1; }),
+          std::any_of(chosen.replicas.begin(), chosen.replicas.end(), [](int n) { return n > 1; }),
       "--schedule by-hand: expected one rank per stage, got --replicas {}; leave out --schedule or --replicas",
-      fmt::join(stages.replicas, ","));
-  const auto microbatches = static_cast<int>(plan.microbatch_sizes(data.size()).size());
-  plan.schedule = lower_for(
-      settings.pipeline, pipedream_schedule(stages.replicas, microbatches, plan.microbatches_per_batch, plan.versions));
-  plan.split = stages.split;
-  plan.seconds = stages.seconds;
-  place_layers(plan, settings.training);
-  plan.reductions = averaging_seconds(plan);
-  return plan;
+      fmt::join(chosen.replicas, ","));
+  const auto microbatches = static_cast<int>(microbatch_sizes(data.size()).size());
+  schedule =
+      lower_for(settings.pipeline, pipedream_schedule(chosen.replicas, microbatches, microbatches_per_batch, versions));
+  split = chosen.split;
+  seconds = chosen.seconds;
+  place_layers(settings.training);
+  reductions = averaging_seconds(*this);
 }
 
 RankRole role_of(const StreamPlan& plan, int rank) {

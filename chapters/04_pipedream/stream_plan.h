@@ -13,10 +13,14 @@ namespace stagecoach {
 
 /// A plan whose schedule covers a whole epoch.
 struct StreamPlan : Plan {
-  Versions versions = Versions::stash;
-  std::int64_t batch_size = 0;
-  int microbatches_per_batch = 1;
-  int receives = 0;    ///< how many a rank may have posted at once (see LowerOptions)
+  /// Follows --versions, --ranks, --replicas, --split and --balance. Throws UsageError, which says what is possible,
+  /// for an impossible combination.
+  StreamPlan(const Settings& settings, const Dataset& data);
+
+  Versions versions;
+  std::int64_t batch_size;
+  int microbatches_per_batch;
+  int receives;        ///< how many a rank may have posted at once (see LowerOptions)
   double seconds = 0;  ///< between two micro-batches, as the partitioner predicts; 0 if it did not run
 
   /// Returns the batches per epoch.
@@ -27,10 +31,6 @@ struct StreamPlan : Plan {
   /// Returns the schedule for that many micro-batches, which may be none.
   Schedule schedule_for(std::size_t micro_batches) const;
 };
-
-/// Returns the plan for the flags --versions, --ranks, --replicas, --split and --balance. Throws UsageError, which says
-/// what is possible, for an impossible combination.
-StreamPlan make_stream_plan(const Settings& settings, const Dataset& data);
 
 /// Returns the role of rank `rank`: it saves what the first replica of its stage saves. Replicas of the last stage
 /// share the sums of losses.

@@ -28,7 +28,7 @@ namespace {
 ///
 /// A rank runs n micro-batches, a group, through one chunk before it turns to the next chunk. With n = p, the default,
 /// it turns just when the group's first micro-batch comes round from the last rank; larger groups need fewer turns and
-/// more memory. The last group may be smaller. Where v > 1, make_plan has checked that n is from p to m.
+/// more memory. The last group may be smaller. Where v > 1, the plan has checked that n is from p to m.
 std::vector<Action> interleaved_actions(int p, int m, int v, int n, int rank) {
   // The k-th forward of the rank, or its k-th backward. A group of micro-batches goes through chunk 0, then through
   // chunk 1, and so on; then the next group. Backwards take the chunks from the last to the first.
@@ -92,7 +92,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
+  const Plan plan(settings, data.train);
   if (settings.pipeline.schedule == "interleaved") {
     require_same_order(plan.schedule, settings.pipeline.group);
   }
@@ -100,7 +100,7 @@ void train(const Settings& settings) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(settings, plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -27,7 +27,7 @@ class Pipelines final : public Strategy {
         stages_(make_stages(settings_.training, *topology_.pipeline, data_.train, rank_)),
         layers_(joined(stages_)),
         optimizer_(make_optimizer(settings_.training, layers_->named_parameters())),
-        pipeline_(make_pipeline(settings_, *topology_.pipeline, stages_, rank_.comm)),
+        pipeline_(make_pipeline(*topology_.pipeline, stages_, rank_.comm)),
         reducer_(
             layers_->named_parameters(), mesh_.data(),
             {.caps = settings_.data_parallel.caps(), .reduce = make_compression(settings_.data_parallel.compress)}) {

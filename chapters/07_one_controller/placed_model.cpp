@@ -61,7 +61,7 @@ PlacedModel split_over_devices(const Settings& settings, const Dataset& data, co
     const auto model = make_model_of(settings.training, data);
     return {model, stages_of(*model, {3, 3, 5, 1}), devices};
   }
-  const PlannedModel planned = planned_model(settings, open_world(settings.world), data);
+  const PlannedModel planned = planned_model(settings, data);
   const Schedule placement{round_robin_placement(stages, stages)};
   return {planned.model, stages_of(*planned.model, split_of(pipeline, *planned.model, placement, planned.profile)),
           devices};

@@ -152,15 +152,14 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
 
 void train_remotely(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const World world = open_world(settings.world);
-  const PlannedModel planned = planned_model(settings, world, data.train);
-  const int workers = world.ranks - 1;
+  const PlannedModel planned = planned_model(settings, data.train);
+  const int workers = planned.world.ranks - 1;
   const Split split =
       split_of(settings.pipeline, *planned.model, Schedule{round_robin_placement(workers, workers)}, planned.profile);
   const RemoteTable table = table_of(settings.training, data.train, split);
   double first = 0;  // seconds with the first number of splits
   for (const int splits : *settings.pipeline.splits) {
-    run_with_master(world, table, [&](Master& master) {
+    run_with_master(planned.world, table, [&](Master& master) {
       if (first == 0) {
         print_text(
             fmt::format("{} as {} remote stage(s) of {} layers, batches of {}, {} clock\n"

@@ -30,6 +30,21 @@ Device open_device(const WorldSettings& world) {
   return device;
 }
 
+World open_world(const WorldSettings& settings) {
+  World world{.ranks = settings.ranks,
+              .transport = settings.transport,
+              .device = open_device(settings).type,
+              .threads = settings.threads,
+              .timeout = settings.timeout,
+              .clock = settings.clock,
+              .network = *settings.link,
+              .reduce = settings.reduce};
+  for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
+    set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
+  }
+  return world;
+}
+
 MeshSizes mesh_of(const Settings& settings) {
   const auto& mesh = settings.data_parallel.mesh;
   return mesh.empty() ? MeshSizes{.data = settings.world.ranks} : *mesh;

@@ -13,6 +13,7 @@
 #include "nn/models.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
+#include "parallel/launch/launch.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
 
@@ -20,6 +21,8 @@ namespace stagecoach {
 
 /// Returns the device of --device, with --threads threads.
 Device open_device(const WorldSettings& world);
+/// Returns the ranks that the flags describe, and prepares their devices.
+World open_world(const WorldSettings& settings);
 /// Returns how many ranks (or pipelines) share data, and how many ranks a pipeline has.
 MeshSizes mesh_of(const Settings& settings);
 /// Returns the number of ranks per stage of a pipeline: one each, unless --replicas sets more.

@@ -29,14 +29,11 @@ void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch
 
 }  // namespace
 
-Pipeline make_pipeline(const Settings& settings, const Plan& plan,
-                       const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
+Pipeline make_pipeline(const Plan& plan, const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
                        const ClassifierLoss& loss) {
-  const bool records = settings.world.cuda_graph && why_not_recorded(settings).empty();
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
-    running.emplace(number, Stage(with_bug(layers, plan.inject), plan.recompute, loss,
-                                  records ? Stage::Record::yes : Stage::Record::no));
+    running.emplace(number, Stage(with_bug(layers, plan.inject), plan.recompute, loss, plan.record));
   }
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }
@@ -46,7 +43,7 @@ PipelineWorker::PipelineWorker(const Settings& settings, const Plan& plan, const
     : stages(make_stages(settings.training, plan, data.train, rank, share.layers)),
       layers(joined(stages)),
       optimizer(make_optimizer(settings.training, layers->named_parameters())),
-      pipeline(make_pipeline(settings, plan, stages, rank.comm, share.loss)),
+      pipeline(make_pipeline(plan, stages, rank.comm, share.loss)),
       train_loader(make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training, share.shard)),
       test_loader(make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing, share.shard)) {}
 

@@ -14,10 +14,8 @@
 
 namespace stagecoach {
 
-/// Returns the pipeline that runs a rank's stages. What they keep for their backwards depends on --recompute, and
-/// whether a GPU gets their work as CUDA graphs on --graph.
-Pipeline make_pipeline(const Settings& settings, const Plan& plan,
-                       const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
+/// Returns the pipeline that runs a rank's stages.
+Pipeline make_pipeline(const Plan& plan, const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
                        const ClassifierLoss& loss = loss_of_whole_logits);
 
 /// What differs in a pipeline where several share the batches, or several ranks the layers.

@@ -43,7 +43,8 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
   return schedule;
 }
 
-Schedule schedule_of(const Settings& settings, const std::string& name, int layers, std::vector<std::string>& notes) {
+Schedule schedule_of(const Settings& settings, int layers, std::vector<std::string>& notes) {
+  const std::string name = is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule;
   if (find_schedule(name) == nullptr) {
     return schedule_from_file(settings, name, notes);
   }
@@ -55,6 +56,17 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("--schedule {}", error.what()));
   }
+}
+
+/// Returns the table of --schedule with the messages that it needs, and adds notes on it.
+Schedule table_of(const Settings& settings, int layers, std::vector<std::string>& notes) {
+  Schedule schedule = schedule_of(settings, layers, notes);
+  if (!schedule.is_lowered) {
+    schedule = lower_for(settings.pipeline, schedule);
+  }
+  const auto order = notes_on_order(schedule);
+  notes.insert(notes.end(), order.begin(), order.end());
+  return schedule;
 }
 
 /// Sets the ranks of the world that run the schedule, and the link between each stage and the next one, that of the
@@ -77,18 +89,9 @@ std::vector<double> reduction_seconds(const Plan& plan, const MeshSizes& mesh, c
   return seconds;
 }
 
-/// Returns the shape of the first stage's input for `count` images.
-Shape images_shape(const TrainingSettings& training, std::int64_t count) {
-  return {count, 3, training.image_size, training.image_size};
-}
-
 }  // namespace
 
 bool is_by_hand(const PipelineSettings& pipeline) { return pipeline.schedule == "by-hand"; }
-
-Stage::Recompute recompute_of(const PipelineSettings& pipeline) {
-  return pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
-}
 
 int receives_of(const PipelineSettings& pipeline) { return is_by_hand(pipeline) ? 0 : *pipeline.receives; }
 
@@ -112,30 +115,6 @@ RankRole role_of(const Plan& plan) {
           .profile = plan.profile_json};
 }
 
-World open_world(const WorldSettings& settings) {
-  World world{.ranks = settings.ranks,
-              .transport = settings.transport,
-              .device = open_device(settings).type,
-              .threads = settings.threads,
-              .timeout = settings.timeout,
-              .clock = settings.clock,
-              .network = *settings.link,
-              .reduce = settings.reduce};
-  for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
-    set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
-  }
-  return world;
-}
-
-void set_model(Plan& plan, PlannedModel planned) {
-  plan.model_name = std::move(planned.name);
-  plan.model = std::move(planned.model);
-  plan.microbatch = planned.microbatch;
-  plan.profile = std::move(planned.profile);
-  plan.profile_json = std::move(planned.profile_json);
-  plan.notes.insert(plan.notes.end(), planned.notes.begin(), planned.notes.end());
-}
-
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, const Schedule& schedule,
                const std::vector<LayerProfile>& profile) {
   const int stages = schedule.stage_count();
@@ -154,64 +133,33 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, const 
   if (pipeline.balance == Balance::params) {
     return split_by_costs(parameter_costs(model), schedule);
   }
-  return fastest_split(profile, schedule, recompute_of(pipeline));
+  return fastest_split(profile, schedule, pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no);
 }
 
-void place_layers(Plan& plan, const TrainingSettings& training) {
-  std::vector<int> all(plan.schedule.ranks.size());
+Plan::Plan(const Settings& settings, const Dataset& data, const std::shared_ptr<const LayerFactory>& factory)
+    : PlannedModel(planned_model(settings, data, factory)),
+      schedule(table_of(settings, model->size(), notes)),
+      split(split_of(settings.pipeline, *model, schedule, profile)) {
+  put_bug_into(schedule, inject);  // last, as no step with a bug can be simulated
+  place_layers(settings.training);
+}
+
+void Plan::place_layers(const TrainingSettings& training) {
+  std::vector<int> all(schedule.ranks.size());
   std::iota(all.begin(), all.end(), 0);
-  set_pipelines(plan, {all});
-  plan.shapes = shapes_entering(*plan.model, plan.split, images_shape(training, 1));
+  set_pipelines(*this, {all});
+  shapes = shapes_entering(*model, split, {1, 3, training.image_size, training.image_size});
   int layer = 0;
-  for (int s = 0; s < plan.stages(); ++s) {
-    for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
-      plan.layers.emplace_back(plan.model->name(layer), plan.first_rank(s));
+  for (int s = 0; s < stages(); ++s) {
+    for (int i = 0; i < split[static_cast<std::size_t>(s)]; ++i, ++layer) {
+      layers.emplace_back(model->name(layer), first_rank(s));
     }
   }
 }
 
-std::string why_not_recorded(const Settings& settings) {
-  const std::pair<bool, const char*> reasons[] = {
-      {settings.run.profile, "--profile times each"},
-      {settings.world.clock == ClockKind::virtual_time, "a virtual clock times each"},
-      {settings.pipeline.recompute, "with --recompute the activations of a graph would stay in memory"},
-      {settings.training.inject != Bug::none, "a layer with a bug may do something else each time"},
-      {settings.data_parallel.sync_batch_norm, "with --sync-batch-norm layers wait for other ranks"},
-      {mesh_of(settings).tensor > 1, "with tensor parallelism layers wait for other ranks"}};
-  for (const auto& [is_so, why] : reasons) {
-    if (is_so) {
-      return std::string("stages launch their operations one by one, not as CUDA graphs: ") + why;
-    }
-  }
-  return "";
-}
-
-Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
-               const std::shared_ptr<const LayerFactory>& layers) {
-  Plan plan;
-  plan.world = open_world(settings.world);
-  set_model(plan, planned_model(settings, plan.world, data, layers));
-  plan.schedule = schedule_of(settings, schedule, plan.model->size(), plan.notes);
-  if (!plan.schedule.is_lowered) {
-    plan.schedule = lower_for(settings.pipeline, plan.schedule);
-  }
-  plan.recompute = recompute_of(settings.pipeline);
-  const auto order = notes_on_order(plan.schedule);
-  plan.notes.insert(plan.notes.end(), order.begin(), order.end());
-  if (const std::string why = why_not_recorded(settings);
-      plan.world.device == DeviceType::cuda && settings.world.cuda_graph && !why.empty()) {
-    plan.notes.push_back(why);
-  }
-  plan.split = split_of(settings.pipeline, *plan.model, plan.schedule, plan.profile);
-  plan.inject = settings.training.inject;
-  put_bug_into(plan.schedule, plan.inject);  // last, as no step with a bug can be simulated
-  place_layers(plan, settings.training);
-  return plan;
-}
-
-void launch_ranks(const Settings& settings, const World& world, const std::function<void(Rank&)>& body) {
+void launch_ranks(const World& world, Bug inject, const std::function<void(Rank&)>& body) {
   launch(world, [&](Rank& rank) {
-    const std::unique_ptr<Communicator> buggy = communicator_with(settings.training.inject, rank.comm);
+    const std::unique_ptr<Communicator> buggy = communicator_with(inject, rank.comm);
     Rank launched{rank.index, rank.world, rank.device, buggy ? *buggy : rank.comm};
     body(launched);
   });
@@ -239,8 +187,8 @@ Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
 }
 
 Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
-                        const std::shared_ptr<const LayerFactory>& layers) {
-  Plan plan = make_plan(settings, data, settings.pipeline.schedule, layers);
+                        const std::shared_ptr<const LayerFactory>& factory) {
+  Plan plan(settings, data, factory);
   plan.schedule = with_reductions(plan.schedule);
   set_pipelines(plan, mesh_groups(MeshDirection::pipeline, mesh, order));
   for (auto& [layer, rank] : plan.layers) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chapters/common/micro_batch_loader.h"
@@ -30,46 +31,38 @@ struct CollectiveSeconds {
   double backward = 0;
 };
 
-struct Plan {
-  World world;
-  Schedule schedule;                  ///< of a step with all its micro-batches; lowered and legal
-  Split split;                        ///< layers per stage
-  std::vector<Shape> shapes;          ///< of each stage's input, for one image: [1, …]
-  LayerRanks layers;                  ///< which rank holds which layer
-  std::string model_name;             ///< of the model that is planned
-  std::shared_ptr<Sequential> model;  ///< all layers, without memory for their parameters
-  std::int64_t microbatch = 0;        ///< images of the largest micro-batch, which data of few images make smaller
-  std::vector<LayerProfile> profile;  ///< of each layer, if it was measured or read; without recomputation
-  std::string profile_json;           ///< the text of profile.json, if a training is to write it
-  Stage::Recompute recompute = Stage::Recompute::no;
+struct Plan : PlannedModel {
+  /// Follows --ranks, --schedule, --chunks, --group, --split and --balance. The table of a loop by hand is that of
+  /// GPipe. `factory` makes the layers that the ranks compute, if they are cut. Throws UsageError, which says what is
+  /// possible, for an impossible combination.
+  Plan(const Settings& settings, const Dataset& data, const std::shared_ptr<const LayerFactory>& factory = nullptr);
+
+  Schedule schedule;                         ///< of a step with all its micro-batches; lowered and legal
+  Split split;                               ///< layers per stage
+  std::vector<Shape> shapes;                 ///< of each stage's input, for one image: [1, …]
+  LayerRanks layers;                         ///< which rank holds which layer
   std::vector<CollectiveSeconds> exchanges;  ///< of each stage with its tensor-parallel group, if they are predicted
   std::vector<double> reductions;            ///< seconds of each stage's gradient reduction, if they are predicted
   std::vector<Link> links;                   ///< between each stage and the next one
   std::vector<std::vector<int>> pipelines;   ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
-  std::vector<std::string> notes;            ///< remarks on the schedule to print: sentences without a full stop
-  Bug inject = Bug::none;                    ///< of --inject
 
   std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }
   int first_rank(int stage) const { return schedule.stage_to_rank[static_cast<std::size_t>(stage)]; }
+
+ protected:
+  /// For a chapter that makes a schedule and a split of its own, and then calls place_layers.
+  explicit Plan(PlannedModel planned) : PlannedModel(std::move(planned)) {}
+  /// Fills in what follows from the model, the split and the schedule: shapes, layers, links and pipelines.
+  void place_layers(const TrainingSettings& training);
 };
 
 /// Returns whether the chapter runs its handwritten loop instead of a table. That loop posts each receive just before
 /// its use.
 bool is_by_hand(const PipelineSettings& pipeline);
 
-/// Returns why stages on a GPU launch each operation although --graph is on, for a note; empty if they record CUDA
-/// graphs.
-std::string why_not_recorded(const Settings& settings);
-
-/// Returns the plan for the flags --ranks, --chunks, --group, --split and --balance. `schedule` is a name that
-/// make_schedule knows, or a file that exists. Throws UsageError, which says what is possible, for an impossible
-/// combination. `layers` makes the layers that the ranks compute, if they are cut.
-Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
-               const std::shared_ptr<const LayerFactory>& layers = nullptr);
-
-/// Calls launch(): the ranks run `body`.
-void launch_ranks(const Settings& settings, const World& world, const std::function<void(Rank&)>& body);
+/// Calls launch(): the ranks run `body`, with the bug in their communicator if it belongs there.
+void launch_ranks(const World& world, Bug inject, const std::function<void(Rank&)>& body);
 
 /// Returns the names of all schedules, with `first`, the default, before the others.
 std::vector<std::string> schedules_with_default(const std::string& first);
@@ -79,30 +72,22 @@ std::vector<std::string> mesh_schedules();
 Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh);
 /// Returns the plan of such a pipeline. Its schedule lists when each stage's gradients are reduced over the pipelines.
 Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
-                        const std::shared_ptr<const LayerFactory>& layers = nullptr);
+                        const std::shared_ptr<const LayerFactory>& factory = nullptr);
 
 /// Returns the role of every rank of the plan, for Run: who holds which layers, and that the rank of the last stage
 /// sums losses and correct predictions.
 RankRole role_of(const Plan& plan);
 
-// The parts of make_plan, for a chapter that places its stages on ranks in another way.
-/// Returns the ranks that the flags describe, and prepares their devices.
-World open_world(const WorldSettings& settings);
-/// Takes over the model, its profile and the notes.
-void set_model(Plan& plan, PlannedModel planned);
+// The parts of a plan, for a chapter that places its stages on ranks in another way.
 /// Returns the layers per stage, according to --split or --balance. The model may be one without memory for its
 /// parameters. The schedule must be lowered and legal where ranks have several stages; otherwise only its placement
 /// matters.
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, const Schedule& schedule,
                const std::vector<LayerProfile>& profile);
-/// Returns what the stages do with --recompute.
-Stage::Recompute recompute_of(const PipelineSettings& pipeline);
 /// Returns how many receives a rank may have posted at once (see LowerOptions), according to --receives.
 int receives_of(const PipelineSettings& pipeline);
-/// Returns `computations` with the messages that they need.
+/// Returns `computations` with the messages that they need. Throws UsageError if they then wait for each other.
 Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations);
-/// Fills in what follows from the plan's model, split and schedule: its shapes, layers, and links.
-void place_layers(Plan& plan, const TrainingSettings& training);
 
 /// Returns the size in bytes of a message between each two consecutive stages, for `microbatch` images: [stages - 1].
 std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);

@@ -66,7 +66,7 @@ void use_file(const Settings& settings, const Dataset& data, PlannedModel& plann
                     "it gets need no gradient",
                     settings.pipeline.profile_file, profile.layers.front().backward_input));
   }
-  const std::string other = difference(profile, settings, *planned.model);
+  const std::string other = mismatch(profile, settings, *planned.model);
   if (other.empty()) {
     return;
   }
@@ -76,21 +76,50 @@ void use_file(const Settings& settings, const Dataset& data, PlannedModel& plann
                        settings.pipeline.profile_file, other);
   planned.notes.push_back(fmt::format("this is a plan for the layers in {}, which a training would refuse: {}",
                                       settings.pipeline.profile_file, other));
-  planned.name = profile.model;
+  planned.model_name = profile.model;
   planned.model = placeholder_model(profile);
+}
+
+/// Returns why stages on a GPU launch each operation although --graph is on, for a note; empty if they record CUDA
+/// graphs.
+std::string why_not_recorded(const Settings& settings) {
+  const std::pair<bool, const char*> reasons[] = {
+      {settings.run.profile, "--profile times each"},
+      {settings.world.clock == ClockKind::virtual_time, "a virtual clock times each"},
+      {settings.pipeline.recompute, "with --recompute the activations of a graph would stay in memory"},
+      {settings.training.inject != Bug::none, "a layer with a bug may do something else each time"},
+      {settings.data_parallel.sync_batch_norm, "with --sync-batch-norm layers wait for other ranks"},
+      {mesh_of(settings).tensor > 1, "with tensor parallelism layers wait for other ranks"}};
+  for (const auto& [is_so, why] : reasons) {
+    if (is_so) {
+      return std::string("stages launch their operations one by one, not as CUDA graphs: ") + why;
+    }
+  }
+  return "";
 }
 
 }  // namespace
 
-PlannedModel planned_model(const Settings& settings, const World& world, const Dataset& data,
-                           const std::shared_ptr<const LayerFactory>& layers) {
-  PlannedModel planned{.name = settings.training.model,
-                       .model = make_model_of(settings.training, data, layers),
-                       .microbatch = largest_micro_batch(settings.training, data)};
+PlannedModel planned_model(const Settings& settings, const Dataset& data,
+                           const std::shared_ptr<const LayerFactory>& factory) {
+  PlannedModel planned{.world = open_world(settings.world),
+                       .model_name = settings.training.model,
+                       .model = make_model_of(settings.training, data, factory),
+                       .microbatch = largest_micro_batch(settings.training, data),
+                       .recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no,
+                       .inject = settings.training.inject};
+  if (settings.world.cuda_graph && planned.world.device == DeviceType::cuda) {
+    const std::string why = why_not_recorded(settings);
+    if (why.empty()) {
+      planned.record = Stage::Record::yes;
+    } else {
+      planned.notes.push_back(why);
+    }
+  }
   if (!settings.pipeline.profile_file.empty()) {
     use_file(settings, data, planned);
   } else if (needs_profile(settings)) {
-    planned.profile = measure_layers(settings.training, world, planned.microbatch, *planned.model);
+    planned.profile = measure_layers(settings.training, planned.world, planned.microbatch, *planned.model);
     planned.profile_json = to_json(profile_of(settings, *planned.model, planned.microbatch, planned.profile));
   }
   if (!settings.run.profile) {

@@ -16,22 +16,26 @@
 namespace stagecoach {
 
 struct PlannedModel {
-  std::string name;                        ///< as --model has it
-  std::shared_ptr<Sequential> model;       ///< without memory for its parameters
-  std::int64_t microbatch = 0;             ///< images of the largest micro-batch, for which the profile is
-  std::vector<LayerProfile> profile = {};  ///< of each layer; empty if nothing needs it
+  World world;                             ///< the ranks
+  std::string model_name;                  ///< as --model has it
+  std::shared_ptr<Sequential> model;       ///< all layers, without memory for their parameters
+  std::int64_t microbatch = 0;             ///< images of the largest micro-batch, which data of few images make smaller
+  std::vector<LayerProfile> profile = {};  ///< of each layer, without recomputation; empty if nothing needs it
   std::string profile_json = "";           ///< the text of profile.json, if it is to be written
   std::vector<std::string> notes = {};     ///< remarks to print: sentences without a full stop
+  Stage::Recompute recompute = Stage::Recompute::no;
+  Stage::Record record = Stage::Record::no;  ///< whether a GPU gets the stages' work as CUDA graphs
+  Bug inject = Bug::none;                    ///< of --inject
 };
 
-/// Returns the model of the settings. Its profile is read from --profile-file; without that flag the layers are
-/// measured on the ranks' devices, for the largest micro-batch that occurs with `data`, if --balance or --profile needs
-/// it. `layers` makes the layers that the ranks compute, if they are cut. With --explain --profile --out, writes
-/// profile.json.
+/// Returns the ranks and the model of the settings. The model's profile is read from --profile-file; without that flag
+/// the layers are measured on the ranks' devices, for the largest micro-batch that occurs with `data`, if --balance or
+/// --profile needs it. `factory` makes the layers that the ranks compute, if they are cut. With --explain --profile
+/// --out, writes profile.json.
 ///
 /// Throws DataError for a file that cannot be read, and UsageError for one of another micro-batch, or of another model.
 /// But --explain in chapters 2 to 6 plans the layers of the file, whatever the model of the run; a note says so.
-PlannedModel planned_model(const Settings& settings, const World& world, const Dataset& data,
-                           const std::shared_ptr<const LayerFactory>& layers = nullptr);
+PlannedModel planned_model(const Settings& settings, const Dataset& data,
+                           const std::shared_ptr<const LayerFactory>& factory = nullptr);
 
 }  // namespace stagecoach

@@ -140,7 +140,7 @@ ModelProfile profile_from_json(const std::string& text, const std::string& where
   return profile;
 }
 
-std::string difference(const ModelProfile& profile, const Settings& settings, const Sequential& model) {
+std::string mismatch(const ModelProfile& profile, const Settings& settings, const Sequential& model) {
   const std::string& name = settings.training.model;
   if (profile.model != name) {
     return fmt::format("it is for model {0} with {1} layers, the run has {2} with {3}; give --model {0}", profile.model,

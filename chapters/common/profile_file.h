@@ -39,7 +39,7 @@ ModelProfile profile_from_json(const std::string& text, const std::string& where
 
 /// Returns how the profile differs from `model` and from what `settings` say of it, and what to do: "it is for …, the
 /// run …; give …"; "" if it does not. The size of the micro-batches is not compared.
-std::string difference(const ModelProfile& profile, const Settings& settings, const Sequential& model);
+std::string mismatch(const ModelProfile& profile, const Settings& settings, const Sequential& model);
 
 /// Returns layers of the profile's names and sizes that cannot be run, to plan a model that does not exist here. They
 /// pass on `output_bytes` rounded up to whole floats per image.

@@ -23,7 +23,7 @@ RunOptions run_options(const Settings& settings, const Communicator* comm) {
                      .clock = world.clock,
                      .print = [](const std::string& text) { print_text(name_flags(text)); }};
   if (!run.out.empty() || !run.resume.empty()) {
-    options.config = to_json(settings);
+    options.config = config_json(settings);
     options.training = training_json(settings);
   }
   if (!run.resumed_level.empty() && !world.cpu_level.empty() && run.resumed_level != world.cpu_level) {

@@ -67,7 +67,7 @@ std::string settings_table(const Settings& settings) {
   return table;
 }
 
-std::string to_json(const Settings& settings) try {
+std::string config_json(const Settings& settings) try {
   Json json;
   json["program"] = settings.program;
   if (!settings.world.cpu_level.empty()) {

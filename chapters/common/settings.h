@@ -135,7 +135,7 @@ struct Settings {
 /// Returns the settings as a table for people, with a heading; without flags that the program does not offer.
 std::string settings_table(const Settings& settings);
 /// Returns the settings that are saved, as a JSON object (config.json): all except folders and display options.
-std::string to_json(const Settings& settings);
+std::string config_json(const Settings& settings);
 /// Returns only the settings that shape the training, as JSON. Trainings with equal texts have equal results.
 std::string training_json(const Settings& settings);
 /// Returns whether the ranks can share batches: in chapters 6 and 8.
@@ -146,9 +146,9 @@ bool shares_batches(const Settings& settings);
 /// rank). Together with the settings in training_json, this decides the bytes of the weights; the pipeline and tensor
 /// ranks of the mesh do not.
 std::string batch_parts(const Settings& settings);
-/// Parses to_json's text about a run of `chapter`. A missing setting has its default, since an older version may have
-/// written the text. Throws DataError, which names `where` and the setting, if the text is damaged or has a value that
-/// the flag would refuse; throws UsageError if another program made the run.
+/// Parses config_json's text about a run of `chapter`. A missing setting has its default, since an older version may
+/// have written the text. Throws DataError, which names `where` and the setting, if the text is damaged or has a value
+/// that the flag would refuse; throws UsageError if another program made the run.
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter);
 /// Returns the settings of the run in `folder`, which must be a run of `chapter`. Throws as settings_from_json does,
 /// and throws DataError if there is no such run.

@@ -56,7 +56,7 @@ std::string plain(const std::string& setting, const std::string& text) {
   return value.text(settings);
 }
 
-Json config() { return Json::parse(to_json(whole_chapter().defaults)); }
+Json config() { return Json::parse(config_json(whole_chapter().defaults)); }
 
 void read(const Json& json) { settings_from_json(json.dump(), "run/config.json", whole_chapter()); }
 
@@ -124,7 +124,7 @@ TEST(SettingsFile, IsReadAsItWasWritten) {
   settings.training.seed = 18446744073709551615U;
   settings.training.lr = 0.1;
   settings.pipeline.balance = Balance::pipedream;
-  EXPECT_EQ(to_json(settings_from_json(to_json(settings), "here", whole_chapter())), to_json(settings));
+  EXPECT_EQ(config_json(settings_from_json(config_json(settings), "here", whole_chapter())), config_json(settings));
 }
 
 TEST(SettingsFile, HasTheBoundsOfTheFlags) {
@@ -168,7 +168,7 @@ TEST(SettingsFile, OfAnOlderVersionHasDefaultsForWhatItLacks) {
   json.erase("receives");
   json.erase("reduce");
   const Settings settings = settings_from_json(json.dump(), "run/config.json", whole_chapter());
-  EXPECT_EQ(Json::parse(to_json(settings)), config());
+  EXPECT_EQ(Json::parse(config_json(settings)), config());
 }
 
 TEST(SettingsFile, OfAnOlderVersionTrainsAlike) {

@@ -34,10 +34,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     return 0;
   }
   std::string json;
-  if (!fuzz::accepts<UsageError>([&] { json = to_json(settings); })) {  // a name that is not UTF-8
+  if (!fuzz::accepts<UsageError>([&] { json = config_json(settings); })) {  // a name that is not UTF-8
     return 0;
   }
-  fuzz::require(to_json(settings_from_json(json, "config.json", chapter)) == json,
+  fuzz::require(config_json(settings_from_json(json, "config.json", chapter)) == json,
                 "--resume would read other settings");
   return 0;
 }

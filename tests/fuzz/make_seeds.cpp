@@ -75,7 +75,7 @@ void make_settings(const Corpus& corpus) {
   settings.program = chapter.program;
   settings.training.momentum = 0.9;
   const auto add = [&](const std::string& name) {
-    const std::string text = to_json(settings);
+    const std::string text = config_json(settings);
     settings_from_json(text, name, chapter);  // throws unless it is one that the reader accepts
     corpus.add(name, text);
   };
@@ -121,7 +121,8 @@ void make_logs(const Corpus& metrics, const Corpus& text_log) {
   metrics.add("metrics", epoch_json(epoch_called(1)) + "\n" + epoch_json(epoch_called(2)) + "\n");
   metrics.add("unknown",
               "{\"event\": \"note\"}\n{\"event\": \"epoch\", \"epoch\": 0, \"loss\": null, \"seconds\": 2}\n");
-  metrics.add("config", to_json({.program = "ch03_gpipe", .pipeline = {.schedule = "gpipe"}, .world = {.ranks = 3}}));
+  metrics.add("config",
+              config_json({.program = "ch03_gpipe", .pipeline = {.schedule = "gpipe"}, .world = {.ranks = 3}}));
   text_log.add("ours", settings_table({.program = "ch01_single_device", .chapter = 1}) + epoch_line(epoch_called(1)) +
                            "\n" + epoch_line(epoch_called(2)) + "\n");
   text_log.add("foreign", "\033[32mstart\033[0m\n10%\r20%\rEpoch: 0, Loss: nan, acc: 0.1, time cost: 2s, lr 1e-3\n");

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (fuzz::accepts<DataError>(
           [&] { profile = profile_from_json(std::string(fuzz::text_of(data, size)), "profile.json"); })) {
     fuzz::require(to_json(profile_from_json(to_json(profile), "again")) == to_json(profile), "it changes when written");
-    difference(profile, settings, *model);
+    mismatch(profile, settings, *model);
     placeholder_model(profile)->output_shape({1, 4});
     partition(layer_costs(profile.layers, Stage::Recompute::no), 3, Link{1e-6, 1e9});
   }
