@@ -33,7 +33,9 @@ class LoneReplica final : public Replica {
 StepCosts measure_step(const Settings& settings, const Topology& topology, const TrainTest& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
-  const auto comm = self_communicator(device, ClockKind::virtual_time);
+  const WorldSettings& world = settings.world;
+  const ClockKind clock = world.clock == ClockKind::modelled ? ClockKind::modelled : ClockKind::virtual_time;
+  const auto comm = self_communicator(device, clock, *world.modelled_device);
   Rank rank{0, 1, device, *comm};
   LoneReplica replica({settings, topology, data, rank});
   const std::int64_t size = settings.training.image_size;

@@ -42,7 +42,7 @@ inline std::vector<std::string> names_of(OptimizerKind) { return {"sgd", "adam"}
 inline std::vector<std::string> names_of(Versions) { return version_names(); }
 inline std::vector<std::string> names_of(DataParallelMode) { return {"single", "parameter", "buckets", "central"}; }
 inline std::vector<std::string> names_of(CompressionKind) { return {"none", "half"}; }
-inline std::vector<std::string> names_of(ClockKind) { return {"wall", "virtual"}; }
+inline std::vector<std::string> names_of(ClockKind) { return {"wall", "virtual", "modelled"}; }
 inline std::vector<std::string> names_of(Transport) { return {"thread", "mpi", "nccl", "gloo"}; }
 inline std::vector<std::string> names_of(ReduceKind) { return {"ordered", "native"}; }
 

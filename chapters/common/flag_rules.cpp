@@ -26,6 +26,9 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if (s.data.smoke) {
     s.data.source = "generated";
   }
+  if (s.world.clock == ClockKind::modelled) {
+    s.run.profile = s.run.profile || s.run.explain;  // times that are computed cost nothing
+  }
   if (s.training.lr == 0) {
     s.training.lr = s.training.optimizer == OptimizerKind::adam ? 0.001 : 0.01;
   }
@@ -234,9 +237,17 @@ bool has_ranks(const Chapter& chapter) {
 
 void require_consistent_world(const WorldSettings& world, const Chapter& chapter) {
   refuse_if(world.clock == ClockKind::wall && *world.link != Network(),
-            "--link {0} with --clock wall: the wall clock measures the real time of messages; use --clock virtual, or "
-            "leave out --link",
+            "--link {0} with --clock wall: the wall clock measures the real time of messages; use --clock virtual or "
+            "--clock modelled, or leave out --link",
             world.link.text());
+  refuse_if(world.clock != ClockKind::modelled && world.modelled_device.text() != kDefaultDeviceModel,
+            "--device-model {0} with --clock {1}: that clock measures the device that the program runs on; use --clock "
+            "modelled, or leave out --device-model",
+            world.modelled_device.text(), name_of(world.clock));
+  refuse_if(world.clock == ClockKind::modelled && world.device->type == DeviceType::cuda,
+            "--clock modelled with --device {0}: times are computed for --device-model, and the arithmetic runs on the "
+            "CPU; leave out --device",
+            world.device.text());
   refuse_if(
       world.clock == ClockKind::virtual_time && world.threads > 1 && world.device->type == DeviceType::cpu,
       "--threads {} with --clock virtual: the virtual clock counts the time of one core per rank; leave out --threads",
@@ -361,10 +372,10 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   if (s.pipeline.form == ControllerForm::remote) {
     require_consistent_remote(s);
   } else {
-    refuse_if(
-        chapter.number == 7 && s.world.clock == ClockKind::virtual_time,
-        "--clock virtual: the devices of one program share the real clock; leave out --clock, or use --form remote "
-        "or a chapter with ranks");
+    refuse_if(chapter.number == 7 && s.world.clock != ClockKind::wall,
+              "--clock {}: the devices of one program share the real clock; leave out --clock, or use --form remote "
+              "or a chapter with ranks",
+              name_of(s.world.clock));
     refuse_if(chapter.number == 7 && *s.world.link != Network(),
               "--link {}: --form {} sends no messages; leave out --link, or use --form remote", s.world.link.text(),
               name_of(s.pipeline.form));

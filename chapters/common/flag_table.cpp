@@ -189,9 +189,13 @@ std::vector<Flag> ranks_and_machine() {
   const std::string no_messages = "this chapter trains on one device and sends no messages; ranks begin in chapter 2";
   return {
       {"clock", "Ranks", word(&WorldSettings::clock), Scope::run,
-       "'wall', or 'virtual': each rank's own computing time, as if it had a device to itself"},
+       "'wall'; 'virtual': each rank's own computing time, as if it had a device to itself; or 'modelled': what "
+       "--device-model would take, computed, so that it is the same on every machine"},
+      {"device-model", "Ranks", text(&WorldSettings::modelled_device), Scope::run,
+       "Each rank's device on the modelled clock: " + list(device_model_names()) +
+           ", or a file (calibrate writes one)"},
       {"link", "Ranks", text(&WorldSettings::link), Scope::run,
-       "Latency and bandwidth of messages on the virtual clock: " + list(link_names()) +
+       "Latency and bandwidth of messages on the virtual or modelled clock: " + list(link_names()) +
            ", or LATENCY,BANDWIDTH; with several nodes inner=LINK,outer=LINK,per-node=RANKS, where the ranks of a node "
            "share the outer link",
        only_in<2, 3, 4, 5, 6, 7, 8>(no_messages)},

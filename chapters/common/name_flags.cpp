@@ -27,6 +27,7 @@ constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
     {"`transport`", "--transport"},
     {"`width`", "--width"},
     {"clock `virtual_time`", "--clock virtual"},
+    {"clock `modelled`", "--clock modelled"},
     {"clock `wall`", "--clock wall"},
     {"device `cpu`", "--device cpu"},
     {"device `cuda`", "--device cuda"},

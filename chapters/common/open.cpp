@@ -38,6 +38,7 @@ World open_world(const WorldSettings& settings) {
               .timeout = settings.timeout,
               .clock = settings.clock,
               .network = *settings.link,
+              .device_model = *settings.modelled_device,
               .reduce = settings.reduce};
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
     set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
@@ -73,11 +74,12 @@ TrainTest read_data(const Settings& settings) {
 
 /// Returns whether loaders prefetch batches on separate threads. If the ranks need every core, such a thread would only
 /// interrupt one of them. (Ranks on other machines count too, since this process does not know where ranks run.) A GPU
-/// leaves the cores free, and so does the virtual clock, which simulates one machine per rank.
+/// leaves the cores free, and so does the virtual clock, which simulates one machine per rank. On the modelled clock
+/// nothing gains from another thread, and the memory of its batches would depend on when it runs.
 bool prefetches(const WorldSettings& world) {
   const auto computing = static_cast<std::size_t>(world.ranks) * static_cast<std::size_t>(world.threads);
   return world.device->type != DeviceType::cpu || world.clock == ClockKind::virtual_time ||
-         system::usable_cores().size() > computing;
+         (world.clock == ClockKind::wall && system::usable_cores().size() > computing);
 }
 
 /// Returns read_data's data. If several processes cannot read them, rank 0 says why, and the others only who they are.

@@ -29,11 +29,16 @@ std::int64_t largest_micro_batch(const TrainingSettings& training, const Dataset
   return micro_batch_sizes(std::min(training.batch_size, data.size()), training.microbatches)[0];
 }
 
-/// Measures what each layer of `model` costs for a micro-batch of `count` images, on the ranks' devices.
+/// Measures what each layer of `model` costs for a micro-batch of `count` images, on the ranks' devices; or computes it
+/// for the modelled device.
 std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const World& world, std::int64_t count,
                                          Sequential& model) {
   const Shape images{count, 3, training.image_size, training.image_size};
-  Tensor bytes = to_bytes(profile_layers(model, images, Device{world.device}, 5, world.clock));
+  constexpr int kRepeats = 5;
+  const bool is_modelled = world.clock == ClockKind::modelled;
+  const Device device{is_modelled ? DeviceType::meta : world.device};
+  const auto clock = make_clock(world.clock, device, {}, world.device_model);
+  Tensor bytes = to_bytes(profile_layers(model, images, device, is_modelled ? 1 : kRepeats, *clock));
   broadcast_from_rank_zero(world, bytes);
   return layers_from(bytes);
 }
@@ -85,7 +90,7 @@ void use_file(const Settings& settings, const Dataset& data, PlannedModel& plann
 std::string why_not_recorded(const Settings& settings) {
   const std::pair<bool, const char*> reasons[] = {
       {settings.run.profile, "--profile times each"},
-      {settings.world.clock == ClockKind::virtual_time, "a virtual clock times each"},
+      {settings.world.clock != ClockKind::wall, "a virtual clock times each"},
       {settings.pipeline.recompute, "with --recompute the activations of a graph would stay in memory"},
       {settings.training.inject != Bug::none, "a layer with a bug may do something else each time"},
       {settings.data_parallel.sync_batch_norm, "with --sync-batch-norm layers wait for other ranks"},

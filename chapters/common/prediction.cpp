@@ -187,11 +187,14 @@ void write_prediction(const std::filesystem::path& folder, const Schedule& sched
 
 std::string measured_times(const Settings& settings) {
   const std::string& file = settings.pipeline.profile_file;
+  if (file.empty() && settings.world.clock == ClockKind::modelled) {
+    return "with the times that the layers would take on " + printable(settings.world.modelled_device->name);
+  }
   return file.empty() ? "with the times that the layers took here" : "with the times in " + printable(file);
 }
 
 bool measures_actions(const Plan& plan) {
-  return plan.world.device == DeviceType::cpu || plan.world.clock == ClockKind::virtual_time;
+  return plan.world.device == DeviceType::cpu || plan.world.clock != ClockKind::wall;
 }
 
 Costs unit_costs(const Plan& plan) {

@@ -21,6 +21,7 @@ RunOptions run_options(const Settings& settings, const Communicator* comm) {
                      .transport = world.transport,
                      .timeout = world.timeout,
                      .clock = world.clock,
+                     .device_model = *world.modelled_device,
                      .print = [](const std::string& text) { print_text(name_flags(text)); }};
   if (!run.out.empty() || !run.resume.empty()) {
     options.config = config_json(settings);

@@ -92,10 +92,13 @@ struct ReplicaSettings {
   BucketCaps caps() const { return {first_bucket_size, bucket_size}; }
 };
 
+inline constexpr const char* kDefaultDeviceModel = "h200";
+
 /// The ranks, their devices, and the links between them.
 struct WorldSettings {
   int ranks = 1;
   ClockKind clock = ClockKind::wall;
+  Parsed<device_model> modelled_device = kDefaultDeviceModel;
   Parsed<network_from_text> link = "none";
   Transport transport = Transport::thread;
   ReduceKind reduce = ReduceKind::ordered;

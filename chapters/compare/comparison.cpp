@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns "wall", "virtual", or "mixed" if the run changed its clock.
+/// Returns "wall", "virtual", "modelled", or "mixed" if the run changed its clock.
 std::string clock_of(const RunRecord& run) {
-  const std::string by_setting = run.setting("clock") == "virtual" ? "virtual" : "wall";
+  const std::string by_setting = run.setting("clock").value_or("wall");
   const auto clock = [&](const EpochRecord& epoch) { return epoch.clock.value_or(by_setting); };
   const std::string first = clock(run.epochs.front());
   const bool same = std::all_of(run.epochs.begin(), run.epochs.end(), [&](const auto& e) { return clock(e) == first; });
@@ -132,7 +132,7 @@ Findings find_differences(const RunRecord& run, const RunRecord& baseline) {
   }
   if (clock_of(run) != clock_of(baseline) || clock_of(run) == "mixed") {
     check.differs("clock", clock_of(baseline), clock_of(run),
-                  "wall-clock and virtual times cannot be compared, so run both with the same --clock");
+                  "times of different clocks cannot be compared, so run both with the same --clock");
   }
   for (const char* name : {"model", "depth", "width", "heads"}) {  // allowed, to show what a larger model costs
     const auto got = run.setting(name);

@@ -24,7 +24,7 @@ struct RunSummary {
   std::optional<std::string> program;
   std::optional<std::string> schedule;
   std::optional<std::int64_t> ranks;
-  std::string clock;   ///< "wall", "virtual", or "mixed"
+  std::string clock;   ///< "wall", "virtual", "modelled", or "mixed"
   std::string epochs;  ///< the number of finished epochs, and which ones if they are not the first
   // Medians over all epochs except the first, which includes one-time work; for a single epoch, its own figures.
   double seconds = 0;

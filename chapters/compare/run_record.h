@@ -18,7 +18,7 @@ struct EpochRecord {
   double seconds = 0;
   std::optional<double> accuracy;
   std::optional<double> test_accuracy;
-  std::optional<std::string> clock;  ///< "wall" or "virtual"
+  std::optional<std::string> clock;  ///< "wall", "virtual" or "modelled"
   std::optional<double> images_per_second;
   std::optional<double> idle;
   std::optional<double> ideal_idle;

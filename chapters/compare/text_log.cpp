@@ -77,8 +77,8 @@ bool read_accuracy(Scanner& text, std::optional<double>& accuracy, bool& has_uni
 void read_field(std::string_view field, EpochLine& line) {
   EpochRecord& epoch = *line.epoch;
   double value = 0;
-  if (field == "virtual") {
-    epoch.clock = "virtual";
+  if (field == "virtual" || field == "modelled") {
+    epoch.clock = field;
   } else if (Scanner text(field); text.skip("test acc: ")) {
     read_accuracy(text, epoch.test_accuracy, line.test_has_unit);
   } else if (Scanner speed(field); speed.read(value) && speed.skip(" img/s")) {

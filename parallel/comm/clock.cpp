@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <exception>
 #include <mutex>
 
+#include "core/allocator.h"
+#include "core/base/throw_if.h"
+#include "core/kernel_meter.h"
 #include "core/stream.h"
 
 namespace stagecoach {
@@ -97,14 +101,59 @@ class GpuClock final : public Clock {
   double began_at_ = 0;
 };
 
+/// Counts what the kernels of a thread would take on a named device.
+class ModelledClock final : public Clock, private KernelMeter {
+ public:
+  ModelledClock(const Network& network, Device device, const DeviceModel& model)
+      : Clock(network), device_(device), model_(model) {
+    throw_if<UsageError>(
+        device.type == DeviceType::cuda,
+        "clock `modelled` computes the time of a device that need not exist: it works on device `cpu`, "
+        "got {}",
+        to_string(device));
+    STAGECOACH_CHECK(model.bytes_per_second > 0, "modelled clock: expected a device model, got none");
+    allocator(device).model_workspace();
+  }
+  ClockKind kind() const override { return ClockKind::modelled; }
+  double now() noexcept override { return static_cast<double>(picoseconds_) / kPicosecondsPerSecond; }
+  std::unique_ptr<Clock> another() const override {
+    return std::make_unique<ModelledClock>(network(), device_, model_);
+  }
+
+ private:
+  void add(Device device, const KernelCost& cost) override {
+    if (waits_ == 0) {
+      picoseconds_ += model_.picoseconds(cost);
+      allocator(device).note_workspace(static_cast<std::size_t>(cost.on(model_.backend).workspace_bytes));
+    }
+  }
+  void stop() override { ++waits_; }
+  double resume(double earliest) noexcept override {
+    --waits_;
+    if (earliest > now()) {
+      picoseconds_ = std::llround(earliest * kPicosecondsPerSecond);
+    }
+    return now();
+  }
+
+  static constexpr double kPicosecondsPerSecond = 1e12;
+  Device device_;
+  DeviceModel model_;
+  std::int64_t picoseconds_ = 0;
+  int waits_ = 0;  // that have begun and not ended
+};
+
 }  // namespace
 
-std::string to_string(ClockKind kind) { return kind == ClockKind::wall ? "wall" : "virtual"; }
+std::string to_string(ClockKind kind) {
+  const char* const names[] = {"wall", "virtual", "modelled"};
+  return names[static_cast<std::size_t>(kind)];
+}
 
 Waiting::Waiting(Clock& clock) : clock_(clock), began_(clock.now()), until_(began_) { clock_.stop(); }
 
 void Waiting::until_all(double latest, double seconds) {
-  if (clock_.kind() == ClockKind::virtual_time) {
+  if (clock_.kind() != ClockKind::wall) {
     clock_.waited_for_stragglers_ += std::max(latest - began_, 0.0);
   }
   until(latest + seconds);
@@ -112,9 +161,13 @@ void Waiting::until_all(double latest, double seconds) {
 
 Waiting::~Waiting() { clock_.waited_ += clock_.resume(until_) - began_; }
 
-std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Network& network, TimePoint start) {
+std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Network& network, const DeviceModel& model,
+                                  TimePoint start) {
   if (kind == ClockKind::wall) {
     return std::make_unique<WallClock>(start);
+  }
+  if (kind == ClockKind::modelled) {
+    return std::make_unique<ModelledClock>(network, device, model);
   }
   if (device.type == DeviceType::cuda) {
     return std::make_unique<GpuClock>(network, device);

@@ -1,23 +1,27 @@
 #pragma once
 /// @file
-/// The clock of a rank: real time, or modelled time.
+/// The clock of a rank: real time, virtual time, or modelled time.
 ///
 /// With fewer cores than ranks the wall clock cannot show a speed-up, because ranks wait for cores. The virtual clock
 /// leaves that waiting out. It advances by the time that this rank's own work takes, and a message carries the time at
 /// which it arrives. The work is real and its time is measured; only the concurrency of ranks and links is modelled.
+///
+/// The modelled clock measures nothing. It advances by what a named device would take for each kernel that this rank
+/// calls (core/device_model.h), so all times are computed, and the same on every machine.
 
 #include <chrono>
 #include <memory>
 #include <string>
 
 #include "core/device.h"
+#include "core/device_model.h"
 #include "parallel/comm/network.h"
 
 namespace stagecoach {
 
-enum class ClockKind { wall, virtual_time };
+enum class ClockKind { wall, virtual_time, modelled };
 
-/// Returns "wall" or "virtual".
+/// Returns "wall", "virtual" or "modelled".
 std::string to_string(ClockKind kind);
 
 /// The clock of one thread of a rank. Only that thread uses it.
@@ -48,9 +52,9 @@ class Clock {
 
  private:
   friend class Waiting;
-  /// Begins a wait. A virtual clock does not count the time until the wait ends as this rank's work.
+  /// Begins a wait. All but a wall clock do not count the time until the wait ends as this rank's work.
   virtual void stop() = 0;
-  /// Ends the wait and returns the time; a virtual clock continues no earlier than at `earliest`.
+  /// Ends the wait and returns the time; all but a wall clock continue no earlier than at `earliest`.
   virtual double resume(double earliest) noexcept = 0;
 
   Network network_;
@@ -58,15 +62,16 @@ class Clock {
   double waited_for_stragglers_ = 0;
 };
 
-/// Marks the rank as waiting for others until the end of the scope.
+/// Marks the rank as waiting for others until the end of the scope. What it computes meanwhile takes no time, except by
+/// the wall clock.
 class Waiting {
  public:
   explicit Waiting(Clock& clock);
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
-  /// Records that what was waited for arrived at `time`: a virtual clock continues from the later of `time` and the
-  /// time at which it stopped.
+  /// Records that what was waited for arrived at `time`: all but a wall clock continue from the later of `time` and
+  /// the time at which they stopped.
   void until(double time) { until_ = time > until_ ? time : until_; }
   /// Records that a collective takes `seconds` from the time `latest`, when the last of its ranks began.
   void until_all(double latest, double seconds);
@@ -77,10 +82,12 @@ class Waiting {
   double until_;
 };
 
-/// Makes the clock of a rank on `device`. A virtual clock begins at 0, a wall clock at the time since `start`. A
-/// virtual clock counts the processor time of the calling thread. On a GPU, which ranks may share, one rank computes at
-/// a time, and the clock counts the real time that passes meanwhile.
-std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Network& network,
+/// Makes the clock of the calling thread, for a rank on `device`. It begins at 0, a wall clock at the time since
+/// `start`. A virtual clock counts the processor time of the calling thread. On a GPU, which ranks may share, one rank
+/// computes at a time, and the clock counts the real time that passes meanwhile. A modelled clock counts what the
+/// thread's kernels cost on `model`, from now on also as the device's memory. Throws UsageError for a modelled clock of
+/// a GPU, which would not run the modelled device's kernels anyway.
+std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Network& network, const DeviceModel& model = {},
                                   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now());
 
 }  // namespace stagecoach

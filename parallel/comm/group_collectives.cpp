@@ -85,7 +85,7 @@ auto GroupCommunicator::collective(const char* operation, const Tensor* tensor, 
       }
     }
   });
-  if (clock().kind() == ClockKind::virtual_time) {
+  if (clock().kind() != ClockKind::wall) {
     const double now = clock().now();
     Waiting waiting(clock());
     waiting.until_all(latest_time(operation, now), model.seconds);

@@ -53,7 +53,7 @@ void run_gloo_rank(const World& world, Rendezvous& rendezvous, ControlChannel& c
   GlooMesh mesh(control, rendezvous.address().token, r, world.ranks);
   start_together(control, r, world.ranks);
   {
-    auto clock = make_clock(world.clock, device, world.network);
+    auto clock = make_clock(world.clock, device, world.network, world.device_model);
     GlooCommunicator comm(mesh, world_group(world, r, device, std::move(clock), recorder));
     Rank rank{r, world.ranks, device, comm};
     body(rank);

@@ -23,7 +23,7 @@ void launch_threads(const World& world, const std::function<void(Rank&)>& body) 
   const auto run_rank = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
     const Device device = device_of(world, r);
     require_device(device);
-    auto clock = make_clock(world.clock, device, world.network, start);
+    auto clock = make_clock(world.clock, device, world.network, world.device_model, start);
     ThreadCommunicator comm(shared, world_group(world, r, device, std::move(clock), recorder), mode);
     Rank rank{r, world.ranks, device, comm};
     body(rank);
@@ -47,11 +47,12 @@ Device device_of(const World& world, int rank) {
   return {DeviceType::cuda, rank % gpus, rank / gpus};
 }
 
-std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock) {
+std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock, const DeviceModel& model) {
   const World world;
   return std::make_unique<ThreadCommunicator>(
       std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)),
-      world_group(world, 0, device, make_clock(clock, device, world.network), std::make_shared<FlightRecorder>()),
+      world_group(world, 0, device, make_clock(clock, device, world.network, model),
+                  std::make_shared<FlightRecorder>()),
       WaitMode::sleeping);
 }
 

@@ -32,7 +32,8 @@ struct World {
   int threads = 1;                      ///< cores used by each rank
   double timeout = 30;                  ///< seconds that a rank waits for another before it fails
   ClockKind clock = ClockKind::wall;
-  Network network = {};  ///< the links between ranks, by the virtual clock
+  Network network = {};           ///< the links between ranks, except by the wall clock
+  DeviceModel device_model = {};  ///< the device that the modelled clock computes for
   ReduceKind reduce = ReduceKind::ordered;
 };
 
@@ -40,7 +41,8 @@ struct World {
 Device device_of(const World& world, int rank);
 
 /// Returns the communicator of a world of one rank, for a program written for many ranks that runs on `device` alone.
-std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock = ClockKind::wall);
+std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock = ClockKind::wall,
+                                                const DeviceModel& model = {});
 
 /// Runs `body` once per rank of the world; in a process that a launcher started, only for that process's rank. Threads
 /// are pinned to one core each if there are enough cores. Returns when all ranks have ended. If a rank throws, current

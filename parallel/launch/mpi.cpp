@@ -91,7 +91,7 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
   });
   const bool enough = static_cast<unsigned>(mpi.local_size() * world.threads) <= std::thread::hardware_concurrency();
   const WaitMode mode = enough && world.ranks > 1 ? WaitMode::polling : WaitMode::sleeping;
-  auto clock = make_clock(world.clock, device, world.network, start);
+  auto clock = make_clock(world.clock, device, world.network, world.device_model, start);
   MpiCommunicator comm(mpi, own, world_group(world, r, device, std::move(clock), recorder),
                        std::make_shared<MpiReceives>(mpi), mode);
   Rank rank{r, world.ranks, device, comm};

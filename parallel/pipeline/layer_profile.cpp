@@ -130,13 +130,16 @@ std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, s
 
 }  // namespace
 
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats) {
+  return profile_layers(model, input, device, repeats, *make_clock(ClockKind::wall, device, {}));
+}
+
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
-                                         ClockKind kind) {
+                                         Clock& clock) {
   STAGECOACH_CHECK(repeats >= 1, "profile: expected at least 1 repeat, got {}", repeats);
   std::vector<LayerProfile> profiles(static_cast<std::size_t>(model.size()));
   Shape shape = input;
   bool input_is_kept = true;  // by the owner of the micro-batch
-  const std::unique_ptr<Clock> clock = make_clock(kind, device, {});
   for (int i = 0; i < model.size(); ++i) {
     const bool first = i == 0;
     LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
@@ -147,8 +150,10 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
       profile.parameter_bytes = parameter_count(layer) * static_cast<std::int64_t>(sizeof(float));
       const auto zeros = [&] { return Tensor::zeros(shape, DType::float32, device); };
       {
-        const Tensor numbers = Init::uniform(1).make(shape, DType::float32, 0, "input").to(device);
-        measure_times(layer, numbers, first, *clock, kLongest / model.size(), repeats, profile);
+        const Tensor numbers = device.type == DeviceType::meta
+                                   ? zeros()
+                                   : Init::uniform(1).make(shape, DType::float32, 0, "input").to(device);
+        measure_times(layer, numbers, first, clock, kLongest / model.size(), repeats, profile);
       }
       input_is_kept = measure_memory(layer, zeros(), first, input_is_kept, profile);
       profile.workspace_bytes = measure_workspace(layer, zeros(), first, profile.kept_bytes);

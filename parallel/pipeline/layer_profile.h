@@ -32,11 +32,14 @@ struct LayerProfile {
 };
 
 /// Runs each layer of `model` on `device` for a micro-batch of shape `input` [n, …]: `repeats` times, or fewer times if
-/// that takes more than a few seconds. Times are medians; those of a virtual clock do not count the work of other
-/// threads on the same core. Layers are materialized one at a time and run on made-up inputs. Throws Error if the model
-/// has memory already, and what a layer throws. The model has no memory afterwards, also if a layer throws.
-std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5,
-                                         ClockKind clock = ClockKind::wall);
+/// that takes more than a few seconds. Times are medians by `clock`, which belongs to the calling thread. On the device
+/// `meta`, with a modelled clock, nothing is computed, and any model fits. Layers are materialized one at a time and
+/// run on made-up inputs. Throws Error if the model has memory already, and what a layer throws. The model has no
+/// memory afterwards, also if a layer throws.
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
+                                         Clock& clock);
+/// The same by a wall clock.
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5);
 
 /// Converts a profile to bytes, [layers, n] uint8, for sending, and back.
 Tensor to_bytes(const std::vector<LayerProfile>& layers);

@@ -12,7 +12,7 @@ std::string epoch_line(const EpochResult& r) {
       "Epoch: {}, Loss: {:.2f}, acc: {:.2f}, time cost: {:.2f}s, test acc: {:.2f}, {:.0f} img/s, idle {:.1f}% (ideal "
       "{:.1f}%){}",
       r.epoch, r.loss, r.accuracy, r.seconds, r.test_accuracy, r.images_per_second, 100 * r.idle,
-      100 * r.prediction.ideal_idle, r.clock == "virtual" ? ", virtual" : "");
+      100 * r.prediction.ideal_idle, r.clock == "wall" ? "" : ", " + r.clock);
 }
 
 std::string epoch_json(const EpochResult& r) {

@@ -48,7 +48,7 @@ struct EpochResult {
 };
 
 /// Returns "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)";
-/// with a virtual clock it ends with ", virtual".
+/// with another clock than the wall clock it ends with its name, as in ", modelled".
 std::string epoch_line(const EpochResult& result);
 /// Returns the object for metrics.jsonl as one line, without a newline.
 std::string epoch_json(const EpochResult& result);

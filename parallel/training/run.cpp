@@ -44,10 +44,11 @@ std::string header_text(const RunOptions& options, Communicator& comm, const std
 
 }  // namespace
 
-Run::Run(const RunOptions& options, Device device) : Run(options, self_communicator(device, options.clock), {device}) {}
+Run::Run(const RunOptions& options, Device device)
+    : Run(options, self_communicator(device, options.clock, options.device_model), {device}) {}
 
 Run::Run(const RunOptions& options, const std::vector<Device>& devices)
-    : Run(options, self_communicator(devices.back(), options.clock), devices) {
+    : Run(options, self_communicator(devices.back(), options.clock, options.device_model), devices) {
   summary_place_ = "device";
 }
 

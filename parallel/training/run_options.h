@@ -32,8 +32,10 @@ struct RunOptions {
 
   // The ranks.
   Transport transport = Transport::thread;
-  double timeout = 30;                ///< seconds that a rank waits for another before it fails
-  ClockKind clock = ClockKind::wall;  ///< of a program of one rank; other ranks have that of their communicator
+  double timeout = 30;  ///< seconds that a rank waits for another before it fails
+  // The clock of a program of one rank; other ranks have that of their communicator.
+  ClockKind clock = ClockKind::wall;
+  DeviceModel device_model = {};  ///< of the modelled clock
 
   /// Prints text of one or more lines, on rank 0.
   std::function<void(const std::string& text)> print = print_text;

@@ -29,7 +29,7 @@ inline void launch_on_test_backend(const World& world, const std::function<void(
                                                std::chrono::duration<double>(world.timeout));
     const Device device = device_of(world, r);
     NcclCommunicator comm(*control, std::make_unique<TestBackend>(hub, "world", r, world.ranks),
-                          {"world", r, members, device, make_clock(ClockKind::wall, device, world.network, start),
+                          {"world", r, members, device, make_clock(ClockKind::wall, device, world.network, {}, start),
                            recorder, world.reduce});
     Rank rank{r, world.ranks, device, comm};
     body(rank);

@@ -53,7 +53,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   LinkDirection& direction(std::map<int, LinkDirection>& directions, int peer);
   /// If `tensor` is long, keeps its transfer progressing while this rank computes.
   std::shared_ptr<void> keep_moving(const Tensor& tensor);
-  bool is_virtual() const { return clock().kind() == ClockKind::virtual_time; }
+  bool is_virtual() const { return clock().kind() != ClockKind::wall; }
 
   MpiWorld& world_;
   MPI_Comm comm_;
