@@ -4,6 +4,8 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -169,11 +171,16 @@ std::vector<std::string> class_names(const fs::path& folder) {
   if (names.back().empty()) {
     names.pop_back();
   }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // editors of Windows put it before a text
+  if (names.front().starts_with(kByteOrderMark)) {
+    names.front().erase(0, kByteOrderMark.size());
+  }
+  const std::set<std::string> different(names.begin(), names.end());
   throw_if<DataError>(
-      names.size() != kClasses,
-      "{0} is not valid: expected {2} class names, one per line, got {1}; correct the file, or delete it to "
-      "use the standard names",
-      path.string(), names.size(), kClasses);
+      names.size() != kClasses || different.size() != kClasses,
+      "{0} is not valid: expected {3} different class names, one per line, got {1}, {2} of them different; correct the "
+      "file, or delete it to use the standard names",
+      path.string(), names.size(), different.size(), kClasses);
   return names;
 }
 
@@ -218,7 +225,7 @@ TrainTest load_cifar10(const fs::path& folder) {
                       "{} has {} images: expected the {} of CIFAR-10; delete it, then {}", test_batch.string(),
                       data.test.size(), kOfficialBatch, kHowToGetData);
   const std::int64_t per_batch = data.train.size() / std::ssize(batches);
-  data.source.notes = sanity_check(data.train, data.test, folder, [&](std::int64_t i) {
+  data.source.notes = sanity_check(data.train, data.test, [&](std::int64_t i) {
     return i < data.train.size() ? fmt::format("image {} of {}", i % per_batch,
                                                batches[static_cast<std::size_t>(i / per_batch)].filename().string())
                                  : fmt::format("image {} of {}", i - data.train.size(), kTestBatch);

@@ -9,6 +9,7 @@
 
 #include "core/base/file_identity.h"
 #include "core/base/memory_limits.h"
+#include "core/base/phrases.h"
 #include "core/base/throw_if.h"
 #include "core/parallel_for.h"
 #include "datasets/budget.h"
@@ -127,9 +128,9 @@ SplitFiles find_images(const fs::path& split, const std::vector<std::string>& cl
   for (const std::string& name : class_folders(split, found.source)) {
     const auto known = std::find(classes.begin(), classes.end(), name);
     throw_if<DataError>(known == classes.end(),
-                        "class '{}' is in {} but not in train/, so it cannot be learned; add images of it "
-                        "to train/, or delete the folder",
-                        name, split.string());
+                        "class '{}' is in {} but not in train/, so it cannot be learned: train/ has {}; add "
+                        "images of it to train/, rename the folder, or delete it",
+                        name, split.string(), first_few(classes));
     const std::size_t before = found.images.size();
     std::set<fs::path> read = {fs::canonical(split.parent_path()), fs::canonical(split)};
     find_below(split / name, static_cast<std::int32_t>(known - classes.begin()), read, found);
@@ -241,7 +242,7 @@ TrainTest load_image_folder(const fs::path& folder, const ImageFolderSettings& s
           static_cast<std::uint64_t>(3 * settings.image_size * settings.image_size));
   TrainTest data{decode_all(train.images, classes, settings), decode_all(test.images, classes, settings),
                  source_of(train, test, static_cast<std::int64_t>(entries.size()) - 2)};
-  data.source.notes = sanity_check(data.train, data.test, folder, [&](std::int64_t i) {
+  data.source.notes = sanity_check(data.train, data.test, [&](std::int64_t i) {
     const auto index = static_cast<std::size_t>(i);
     const std::size_t trained = train.images.size();
     return (index < trained ? train.images[index] : test.images[index - trained]).path.string();

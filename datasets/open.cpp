@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "core/base/error.h"
+#include "core/base/throw_if.h"
 #include "datasets/cifar10.h"
 #include "datasets/files.h"
 #include "datasets/generated.h"
@@ -19,12 +19,15 @@ TrainTest open_dataset(const std::string& where, const ImageFolderSettings& imag
     return load_cifar10(folder);
   }
   std::error_code ignored;
-  const auto has = [&](const char* split) {  // counts dangling links too
-    return std::filesystem::exists(std::filesystem::symlink_status(folder / split, ignored));
+  const auto has = [&](const char* name) {  // counts dangling links too
+    return std::filesystem::exists(std::filesystem::symlink_status(folder / name, ignored));
   };
   if (has("train") || has("test")) {
     return load_image_folder(folder, images);
   }
+  throw_if<DataError>(has("data_batch_1") || has("cifar-10-batches-py"),
+                      "{} has CIFAR-10 as pickles of Python, which are not read: expected its binary version; {}",
+                      where, kHowToGetData);
   throw DataError(
       fmt::format("{} contains no known data: expected CIFAR-10 (data_batch_1.bin, test_batch.bin, or the folder "
                   "cifar-10-batches-bin) or a folder of images (train/<class>/*.png or *.jpg, and test/<class>/…); {}",

@@ -7,7 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/base/phrases.h"
 
 namespace stagecoach {
@@ -134,28 +133,25 @@ std::vector<std::string> missing_classes(const Dataset& data) {
 
 }  // namespace
 
-std::vector<std::string> sanity_check(const Dataset& train, const Dataset& test, const std::filesystem::path& where,
-                                      const ImageName& name) {
+std::vector<std::string> sanity_check(const Dataset& train, const Dataset& test, const ImageName& name) {
   const AllCopies copies = find_copies(Images(train, test), train);
   const auto first = [&](const Copies& some) {
     return fmt::format("first: {} = {}", name(some.first), name(some.original));
   };
-  if (copies.test.count == test.size()) {
-    throw DataError(
-        fmt::format("{}: expected test images that are not used for training, but each is a copy of a "
-                    "training image ({}); replace the test images",
-                    where.string(), first(copies.test)));
-  }
   std::vector<std::string> notes;
+  if (train.classes.size() == 1) {
+    notes.push_back(fmt::format("'{}' is the only class, so every prediction is right", train.classes[0]));
+  }
   if (copies.train.count > 0) {
     notes.push_back(fmt::format("training images that are copies of others: {} of {} ({} with another label); {}",
                                 copies.train.count, train.size(), copies.train.with_other_label, first(copies.train)));
   }
   if (copies.test.count > 0) {
-    notes.push_back(
-        fmt::format("test images that are also training images: {} of {}, which makes the test accuracy "
-                    "too good; {}",
-                    copies.test.count, test.size(), first(copies.test)));
+    notes.push_back(fmt::format("test images that are also training images: {} of {}, {}; {}", copies.test.count,
+                                test.size(),
+                                copies.test.count < test.size() ? "which makes the test accuracy too good"
+                                                                : "so the test accuracy says nothing about new images",
+                                first(copies.test)));
   }
   for (const auto& [data, kind] : {std::pair(&train, "training"), std::pair(&test, "test")}) {
     if (const auto missing = missing_classes(*data); !missing.empty()) {

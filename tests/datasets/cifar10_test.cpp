@@ -66,7 +66,9 @@ TEST(Cifar10, BatchesComeInNumericOrderAndTheParentFolderWorks) {
   }
   write_text_file(inner / "data_batch_x.bin", "not a batch");
   write_text_file(inner / "test_batch.bin", records(2));
-  write_text_file(inner / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\r\nj\n\n");
+  write_text_file(inner / "batches.meta.txt",
+                  "\xef\xbb\xbf"
+                  "a\nb\nc\nd\ne\nf\ng\nh\ni\r\nj\n\n");
   const TrainTest read = load_cifar10(folder.path());
   ASSERT_EQ(read.train.size(), 10);
   const auto* images = read.train.images.data<std::uint8_t>();
@@ -170,6 +172,8 @@ TEST(Cifar10, AClassListOfTheWrongLengthIsRefused) {
   write_text_file(folder / "test_batch.bin", records(1));
   write_text_file(folder / "batches.meta.txt", "one\ntwo\n");
   expect_load_error(folder.path(), {"batches.meta.txt is not valid", "got 2", "10"});
+  write_text_file(folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\na\n");
+  expect_load_error(folder.path(), {"batches.meta.txt is not valid", "got 10, 9 of them different"});
 }
 
 TEST(Cifar10, FilesThatCannotBeReadAreNamed) {

@@ -184,7 +184,7 @@ TEST(ImageFolder, ClassesWithoutImagesAreNamed) {
   const TemporaryFolder folder;
   write_smallest(folder);
   write_image(folder / "test/wolf/a.png", grey(1));
-  expect_folder_error(folder.path(), {"class 'wolf'", "not in train/"});
+  expect_folder_error(folder.path(), {"class 'wolf'", "not in train/", "train/ has cat", "rename the folder"});
   write_text_file(folder / "train/wolf/a.gif", "not a kind that is read");
   expect_folder_error(folder.path(), {"train/wolf has no images", "*.png"});
 }

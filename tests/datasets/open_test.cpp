@@ -35,6 +35,8 @@ TEST(Open, OtherPlacesAreExplained) {
   expect_open_error("", {"is missing"});
   write_text_file(folder / "file", "");
   expect_open_error(folder / "file", {"is not a folder"});
+  write_text_file(folder / "data_batch_1", "");
+  expect_open_error(folder.path(), {"pickles of Python", "expected its binary version", "scripts/download_cifar10.sh"});
   std::filesystem::create_directories(folder / "half/train/cat");
   expect_open_error(folder / "half", {"has no folder test/"});
 }
