@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <system_error>
 
 #include "chapters/common/flag_table.h"
@@ -19,6 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Kind = FlagValue::Kind;
 
+constexpr const char* kProgram = "program";
 constexpr const char* kLevel = "cpu-level";
 
 Json json_of(const Flag& flag, const Settings& settings) {
@@ -49,6 +51,18 @@ void take(const Flag& flag, const Json& json, Settings& settings) {
   }
 }
 
+/// Throws DataError for a setting that no chapter has.
+void require_known_names(const Json& json, const std::string& where) {
+  for (const auto& [name, value] : json.items()) {
+    const auto has_name = [&name = name](const Flag& flag) { return flag.name == name; };
+    throw_if<DataError>(
+        name != kProgram && name != kLevel && std::none_of(flag_table().begin(), flag_table().end(), has_name),
+        "{}: unknown setting '{}': restore the original file, or delete the setting if an older "
+        "version wrote it",
+        where, printable(name));
+  }
+}
+
 }  // namespace
 
 std::string settings_table(const Settings& settings) {
@@ -69,7 +83,7 @@ std::string settings_table(const Settings& settings) {
 
 std::string config_json(const Settings& settings) try {
   Json json;
-  json["program"] = settings.program;
+  json[kProgram] = settings.program;
   if (!settings.world.cpu_level.empty()) {
     json[kLevel] = settings.world.cpu_level;
   }
@@ -113,12 +127,13 @@ Settings settings_from_json(const std::string& text, const std::string& where, c
     const Json json = parse_json<Json>(text, where, "restore the original file");
     Settings settings = chapter.defaults;
     settings.chapter = chapter.number;
-    settings.program = json.at("program").get<std::string>();
+    settings.program = json.at(kProgram).get<std::string>();
     throw_if<UsageError>(settings.program != chapter.program,
                          "--resume: {0} is from a run of {1}; use {1} to resume it", where, settings.program);
     if (json.contains(kLevel) && json.at(kLevel).is_string()) {
       settings.world.cpu_level = json.at(kLevel).get<std::string>();
     }
+    require_known_names(json, where);
     for (const Flag& flag : flag_table(chapter)) {
       if (!flag.is_saved() || !flag.is_offered_by(chapter.number) || !json.contains(flag.name)) {
         continue;

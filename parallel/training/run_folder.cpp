@@ -126,7 +126,12 @@ void RunFolder::begin(const Progress& progress, const std::string& profile) {
   remove_abandoned_files(folder_);
   checkpoints().remove_abandoned();
   if (!resumed_.empty()) {
-    metrics_ = metrics_before(resumed_ / run_files::kMetrics, progress.epoch);
+    const fs::path metrics = resumed_ / run_files::kMetrics;
+    metrics_ = metrics_before(metrics, progress.epoch);
+    if (const auto found = std::count(metrics_.begin(), metrics_.end(), '\n'); found + 1 < progress.epoch) {
+      options_.print_line(fmt::format("note: {} has the metrics of {} of the {} epochs before",
+                                      printable(metrics.string()), found, progress.epoch - 1));
+    }
   }
   if (resumed_.empty() || !fs::equivalent(folder_, resumed_)) {
     move_earlier_run(folder_, options_);

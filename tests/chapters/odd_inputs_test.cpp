@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/chapters/program.h"
+#include "tests/support/files.h"
 
 namespace stagecoach::test {
 namespace {
@@ -50,6 +51,17 @@ TEST_F(OddInputs, MetricsThatCannotBeReadAreNotReplaced) {
   ASSERT_EQ(::mkfifo((folder() / "run/metrics.jsonl").c_str(), 0600), 0);
   expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3, {"metrics.jsonl: expected a regular file"});
   EXPECT_TRUE(fs::is_fifo(folder() / "run/metrics.jsonl"));
+}
+
+TEST_F(OddInputs, MetricsThatAreMissingAreCounted) {
+  make_run(2);
+  const fs::path metrics = folder() / "run/metrics.jsonl";
+  const std::string lines = read_bytes(metrics);
+  write_bytes(metrics, lines.substr(lines.find('\n') + 1));
+  const Outcome outcome = ch01({"--resume", "run", "--epochs", "3"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("note: run/metrics.jsonl has the metrics of 1 of the 2 epochs before"), std::string::npos)
+      << outcome.out;
 }
 
 TEST_F(OddInputs, ACheckpointThatCannotBeLookedAtIsLeftOut) {
