@@ -139,6 +139,29 @@ TEST_F(ProfileFiles, AreWrittenAndReadByTrainings) {
   EXPECT_EQ(run(kCh03, joined(flags, {"--profile-file", "absent.json"})).exit_code, 3);
 }
 
+/// Sets the layer's seconds, each of the forward and of the two parts of the backward.
+void set_seconds(Json& layer, double forward, double backward_input, double backward_weight) {
+  layer["forward_seconds"] = forward;
+  layer["backward_input_seconds"] = backward_input;
+  layer["backward_weight_seconds"] = backward_weight;
+}
+
+// 24 blocks with an embedding and a head. No split idles less (FastestSplit.OfATransformerIsTheBestOfAll).
+TEST_F(ProfileFiles, AreSplitSoThatRanksAreBalanced) {
+  Json json = by_hand(26);
+  for (Json& layer : json["layers"]) {
+    set_seconds(layer, 6e-3, 6e-3, 6e-3);
+  }
+  set_seconds(json["layers"].front(), 0.5e-3, 0, 0.5e-3);
+  set_seconds(json["layers"].back(), 4e-3, 4e-3, 4e-3);
+  write("transformer.json", json.dump());
+  const Outcome plan = run(kCh05, {"--explain", "--profile-file", "transformer.json", "--schedule", "zbv", "--ranks",
+                                   "8", "--microbatches", "16", "--batch-size", "128"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("step            1072.000 ms\n  idle            17.0% of the step"), std::string::npos)
+      << plan.out;
+}
+
 // With --explain, a model is planned that no chapter has.
 TEST_F(ProfileFiles, DescribeAModelThatDoesNotExistHere) {
   write("mine.json", by_hand(32).dump());

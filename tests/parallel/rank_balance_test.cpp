@@ -38,15 +38,19 @@ Slowest slowest(const std::vector<double>& costs, const Placement& placement, co
   return {*std::max_element(ranks.begin(), ranks.end()), stage};
 }
 
-void for_each_split(int layers, int stages, const std::function<void(const Split&)>& see, Split begin = {}) {
-  if (stages == 1) {
-    begin.push_back(layers);
+/// Calls `see` with each split that begins with `begin` and whose beginnings all satisfy `may_begin`.
+void for_each_split(
+    int layers, int stages, const std::function<void(const Split&)>& see,
+    const std::function<bool(const Split&)>& may_begin = [](const Split&) { return true; }, const Split& begin = {}) {
+  if (stages == 0) {
     return see(begin);
   }
-  for (int first = 1; first + stages - 1 <= layers; ++first) {
+  for (int first = stages == 1 ? layers : 1; first + stages - 1 <= layers; ++first) {
     Split longer = begin;
     longer.push_back(first);
-    for_each_split(layers - first, stages - 1, see, longer);
+    if (may_begin(longer)) {
+      for_each_split(layers - first, stages - 1, see, may_begin, longer);
+    }
   }
 }
 
@@ -148,6 +152,31 @@ TEST(FastestSplit, RelievesTheRankOfTheEmbeddingAndTheHead) {
   EXPECT_NEAR(equal.idle, 0.277, 0.0005);
   EXPECT_LT(fastest.idle, 0.1705) << fmt::format("{}", fmt::join(split, ","));
   EXPECT_LT(fastest.seconds, 0.88 * equal.seconds);
+}
+
+// A step lasts at least as long as its slowest rank works. All splits whose slowest rank is faster than the step with
+// fastest_split's are simulated.
+TEST(FastestSplit, OfATransformerIsTheBestOfAll) {
+  const Schedule schedule = lower(make_schedule("zbv", 8, 16));
+  auto with_norm_and_pool = transformer();
+  with_norm_and_pool.insert(
+      with_norm_and_pool.end() - 1,
+      {{.forward = 1e-4, .backward_input = 1e-4, .backward_weight = 1e-4}, {.forward = 1e-4, .backward_input = 1e-4}});
+  for (const auto& [layers, idle] : {std::pair(transformer(), 0.16978), {with_norm_and_pool, 0.175}}) {
+    const Simulation fastest = simulated(schedule, layers, fastest_split(layers, schedule, Stage::Recompute::no));
+    EXPECT_NEAR(fastest.idle, idle, 1e-5);
+    const std::vector<double> seconds = seconds_of_layers(layers, Stage::Recompute::no);
+    const auto may_be_faster = [&](const Split& begin) {
+      return schedule.microbatches * slowest(seconds, schedule, begin).first < fastest.seconds * (1 - 1e-9);
+    };
+    for_each_split(
+        static_cast<int>(layers.size()), 16,
+        [&](const Split& split) {
+          EXPECT_GE(simulated(schedule, layers, split).seconds, fastest.seconds * (1 - 1e-9))
+              << fmt::format("{}", fmt::join(split, ","));
+        },
+        may_be_faster);
+  }
 }
 
 // Neither than equal stages nor than those whose slowest stage or slowest rank is the fastest.
