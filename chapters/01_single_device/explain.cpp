@@ -7,6 +7,7 @@
 
 #include "chapters/common/open.h"
 #include "core/autograd/backward.h"
+#include "core/base/phrases.h"
 #include "core/base/text_file.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
@@ -30,16 +31,16 @@ std::string timeline(std::int64_t microbatches) {
 /// Prints each node with what it saved, and returns the total bytes. Storage that several nodes keep is counted once,
 /// where it first appears.
 std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
-  std::set<const void*> counted;
+  std::set<const void*> seen;
   for (const auto& [name, tensor] : parameters) {
-    counted.insert(tensor.storage()->data());
+    seen.insert(tensor.storage()->data());
   }
   std::size_t total = 0;
   fmt::print("\nWhat autograd keeps from the forward of one micro-batch\n  {:<20} {:<18} {:<24} {:>12}\n", "operation",
              "keeps", "shape", "new bytes");
   for (const auto& node : recorded_nodes(loss)) {
     for (const auto& saved : node->saved()) {
-      const bool is_new = counted.insert(saved.tensor.storage()->data()).second;
+      const bool is_new = seen.insert(saved.tensor.storage()->data()).second;
       const std::size_t bytes = is_new ? saved.tensor.bytes() : 0;
       total += bytes;
       fmt::print("  {:<20} {:<18} {:<24} {:>12}\n", node->name(), saved.name, to_string(saved.tensor.shape()), bytes);
@@ -64,10 +65,10 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
   // Stage 0, the only one, runs the forward and backward of one micro-batch after the other: 0F0,0B0,0F1,0B1
   const std::string schedule = to_text(make_schedule("1f1b", 1, static_cast<int>(count)));
   fmt::print(
-      "One step of {} on {}: {} images in {} micro-batch(es)\n  schedule  {}  timeline  {}\n"
-      "  idle 0.0% (one device always has work), 1 activation set(s) alive at once\n",
-      settings.training.model, to_string(device), batch.images.size(0), count, schedule,
-      timeline(std::min<std::int64_t>(count, 8)));
+      "One step of {} on {}: {} in {}\n  schedule  {}  timeline  {}\n"
+      "  idle 0.0% (one device always has work), 1 activation set alive at once\n",
+      settings.training.model, to_string(device), counted(batch.images.size(0), "image"), counted(count, "micro-batch"),
+      schedule, timeline(std::min<std::int64_t>(count, 8)));
 
   const Tensor logits = model->forward(normalize(images.to(device)));
   const Tensor loss = loss_of(settings.training)(logits, labels.to(device), nullptr);

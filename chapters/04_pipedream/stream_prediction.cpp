@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "chapters/common/prediction.h"
+#include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
 #include "core/base/units.h"
@@ -162,9 +163,9 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Simulation beginning = simulate(shown, costs);
   const Simulation epoch = simulate(plan.schedule, costs);
 
-  fmt::print("{}, weights by '{}': {} micro-batch(es) per epoch, {} per update; {} stage(s) on {} rank(s)\n",
-             plan.model_name, name_of(settings.pipeline.versions), plan.schedule.microbatches,
-             plan.microbatches_per_batch, plan.stages(), plan.world.ranks);
+  fmt::print("{}, weights by '{}': {} per epoch, {} per update; {} on {}\n", plan.model_name,
+             name_of(settings.pipeline.versions), counted(plan.schedule.microbatches, "micro-batch"),
+             plan.microbatches_per_batch, counted(plan.stages(), "stage"), counted(plan.world.ranks, "rank"));
   print_stages(settings, plan);
   if (!plan.profile.empty()) {
     print_profile(plan);

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 #include "chapters/06_ddp/replica.h"
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"
+#include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
 #include "core/base/units.h"
@@ -192,8 +195,9 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
   }
   const std::string unit = measured ? "seconds" : "units";
 
-  fmt::print("One step of {}: {} images on {} ranks, gradients of {:.1f} KiB\n  link      {}\n",
-             settings.training.model, settings.training.batch_size, topology.world.ranks, bytes / kKiB,
+  fmt::print("One step of {}: {} on {}, gradients of {:.1f} KiB\n  link      {}\n", settings.training.model,
+             counted(std::min(settings.training.batch_size, data.train.size()), "image"),
+             counted(topology.world.ranks, "rank"), bytes / kKiB,
              measured ? settings.world.link.text()
                       : "a ring all-reduce of all gradients takes 1, of which 0.05 is latency (--profile uses --link)");
   if (settings.data_parallel.compress != CompressionKind::none) {

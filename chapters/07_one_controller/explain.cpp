@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chapters/07_one_controller/clock_ticks.h"
+#include "core/base/phrases.h"
 #include "core/trace.h"
 #include "parallel/drawing/timeline.h"
 #include "parallel/training/console.h"
@@ -134,11 +135,13 @@ std::string layer_table(const TrainingSettings& training, const PlacedModel& mod
 }
 
 void explain(const Settings& settings, PlacedModel& model, const Dataset& data, const TrainStep& step) {
-  const TrainingSettings& training = settings.training;
+  TrainingSettings training = settings.training;
+  training.batch_size = std::min(training.batch_size, data.size());
   const auto microbatches = static_cast<int>(training.microbatches);
   print_text("Layers and their devices\n" + layer_table(training, model));
-  print_text(fmt::format("The forward of {} images in {} micro-batch(es): {} clock ticks\n{}", training.batch_size,
-                         microbatches, tick_count(model.size(), microbatches), tick_table(model, microbatches)));
+  print_text(fmt::format(
+      "The forward of {} in {}: {}\n{}", counted(training.batch_size, "image"), counted(microbatches, "micro-batch"),
+      counted(tick_count(model.size(), microbatches), "clock tick"), tick_table(model, microbatches)));
   print_text(
       "Then the outputs are concatenated, and one loss and one backward follow: the backward runs through the same "
       "devices in the reverse order.\n");

@@ -13,6 +13,7 @@
 #include "chapters/common/plan.h"
 #include "chapters/common/run.h"
 #include "core/autograd/grad_mode.h"
+#include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/ops.h"
 #include "datasets/device_loader.h"
@@ -162,10 +163,11 @@ void train_remotely(const Settings& settings) {
     run_with_master(planned.world, table, [&](Master& master) {
       if (first == 0) {
         print_text(
-            fmt::format("{} as {} remote stage(s) of {} layers, batches of {}, {} clock\n"
+            fmt::format("{} as {} of {} layers, batches of {}, {} clock\n"
                         "  {:>6} {:>10} {:>10} {:>8} {:>8} {:>8}\n",
-                        settings.training.model, master.workers(), fmt::join(split, ","), settings.training.batch_size,
-                        to_string(settings.world.clock), "splits", "seconds", "img/s", "speed-up", "test acc", "loss"));
+                        settings.training.model, counted(master.workers(), "remote stage"), fmt::join(split, ","),
+                        settings.training.batch_size, to_string(settings.world.clock), "splits", "seconds", "img/s",
+                        "speed-up", "test acc", "loss"));
       }
       const EpochResult result = train_with(master, settings, data, splits);
       first = first > 0 ? first : result.seconds;

@@ -73,7 +73,7 @@ void print_layers(const Settings& settings, const Dataset& data, const Sequentia
 void explain_mesh(const Settings& settings, const Dataset& data) {
   const Plan plan = make_mesh_plan(settings, data);
   print_groups(settings);
-  print_layers(settings, data, *model_of_rank(settings, data), exchanges_of(settings, data));
+  print_layers(settings, data, *model_of_rank(settings, data), exchanges_of(settings, data, plan.microbatch));
   explain(settings_of_pipeline(settings, *settings.data_parallel.mesh), plan);
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "chapters/common/open.h"
-#include "datasets/shares.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
 
 namespace stagecoach {
@@ -84,12 +83,10 @@ std::shared_ptr<Sequential> model_of_rank(const Settings& settings, const Datase
   return make_model_of(settings.training, data, layers_of_rank(settings, std::move(exchanges)));
 }
 
-Exchanges exchanges_of(const Settings& settings, const Dataset& data) {
+Exchanges exchanges_of(const Settings& settings, const Dataset& data, std::int64_t microbatch) {
   const auto noted = std::make_shared<std::vector<Exchange>>();
   const auto model = model_of_rank(settings, data, noted);
-  const TrainingSettings training = settings_of_pipeline(settings, *settings.data_parallel.mesh).training;
-  const std::int64_t images = micro_batch_sizes(training.batch_size, training.microbatches)[0];
-  Shape shape{images, 3, training.image_size, training.image_size};
+  Shape shape{microbatch, 3, settings.training.image_size, settings.training.image_size};
   Exchanges all;
   for (int i = 0; i < model->size(); ++i) {
     noted->clear();
@@ -116,7 +113,7 @@ Plan make_mesh_plan(const Settings& settings, const Dataset& data) {
   // rank has a slice.
   Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), mesh, *settings.data_parallel.rank_order, data,
                                  layers_of_rank(settings));
-  const Exchanges exchanges = exchanges_of(settings, data);
+  const Exchanges exchanges = exchanges_of(settings, data, plan.microbatch);
   add_seconds(plan, mesh, *settings.data_parallel.rank_order, exchanges);
   note_slow_exchanges(plan, settings, exchanges);
   return plan;

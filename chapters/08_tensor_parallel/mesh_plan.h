@@ -18,8 +18,8 @@ Plan make_mesh_plan(const Settings& settings, const Dataset& data);
 /// What the ranks of a tensor-parallel group exchange in each layer of a model, for one micro-batch: [layers].
 using Exchanges = std::vector<std::vector<Exchange>>;
 
-/// Returns the exchanges for the largest micro-batch that --mesh and --microbatches give.
-Exchanges exchanges_of(const Settings& settings, const Dataset& data);
+/// Returns the exchanges for a micro-batch of `microbatch` images.
+Exchanges exchanges_of(const Settings& settings, const Dataset& data, std::int64_t microbatch);
 
 /// Returns the model with the layers of one rank of a tensor-parallel group, which runs alone.
 std::shared_ptr<Sequential> model_of_rank(const Settings& settings, const Dataset& data,

@@ -10,6 +10,7 @@
 
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
+#include "core/base/phrases.h"
 #include "core/base/throw_if.h"
 #include "core/device.h"
 #include "nn/models.h"
@@ -93,8 +94,8 @@ void refuse_if(bool is_wrong, fmt::format_string<Values...> text, Values&&... va
 void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bool is_resumed) {
   const int sum = std::accumulate(pipeline.replicas->begin(), pipeline.replicas->end(), 0);
   refuse_if(!pipeline.replicas.empty() && sum != ranks,
-            "--replicas {0}: expected replicas for {2} rank(s), got {1}; give --ranks {3}, or leave out --replicas",
-            pipeline.replicas.text(), sum, ranks, sum);
+            "--replicas {0}: expected replicas for {2}, got {1}; give --ranks {1}, or leave out --replicas",
+            pipeline.replicas.text(), sum, counted(ranks, "rank"));
   refuse_if(
       pipeline.balance == Balance::pipedream && !is_resumed && (!pipeline.replicas.empty() || !pipeline.split.empty()),
       "--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
@@ -158,8 +159,8 @@ void require_no_bucket_flags(const ReplicaSettings& sharing) {
 /// Throws UsageError unless the mesh has as many ranks as the run.
 void require_mesh_of_all_ranks(const Settings& s, const MeshSizes& mesh) {
   refuse_if(mesh.ranks() != s.world.ranks,
-            "--mesh {0}: expected a mesh of {2} rank(s), got {1}; give --ranks {1}, or leave out --ranks",
-            s.data_parallel.mesh.text(), mesh.ranks(), s.world.ranks);
+            "--mesh {0}: expected a mesh of {2}, got {1}; give --ranks {1}, or leave out --ranks",
+            s.data_parallel.mesh.text(), mesh.ranks(), counted(s.world.ranks, "rank"));
 }
 
 /// Throws UsageError for contradictory settings of ranks that share batches.

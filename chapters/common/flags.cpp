@@ -183,12 +183,13 @@ Settings read_older(const Settings& given, const WasGiven& was_given, const Chap
 
 /// Throws UsageError if ranks that share batches would sum the gradient of a batch in other parts than before.
 void require_same_parts(const Settings& now, const Settings& older) {
-  throw_if<UsageError>(
-      shares_batches(now) && batch_parts(now) != batch_parts(older),
-      "--resume {}: the weights would differ: expected the gradient of a batch in {} part(s) (data-parallel ranks x "
-      "micro-batches), got {}; give --mesh dp={} and --microbatches {} to keep them, or start a new run without "
-      "--resume",
-      now.run.resume, batch_parts(older), batch_parts(now), mesh_of(older).data, older.training.microbatches);
+  throw_if<UsageError>(shares_batches(now) && batch_parts(now) != batch_parts(older),
+                       "--resume {}: the weights would differ: expected the parts of a batch (data-parallel ranks x "
+                       "micro-batches) to be {}, got {}; give --mesh dp={} and --microbatches {} to keep them, or "
+                       "start a new run without "
+                       "--resume",
+                       now.run.resume, batch_parts(older), batch_parts(now), mesh_of(older).data,
+                       older.training.microbatches);
 }
 
 /// Returns the older run's settings, overridden by the flags that were given now.

@@ -24,9 +24,14 @@ bool needs_profile(const Settings& settings) {
   return by_time || (settings.run.profile && (settings.run.explain || !settings.run.out.empty()));
 }
 
-/// Returns the images of the largest micro-batch of a run with `data`, which may have fewer images than a batch.
-std::int64_t largest_micro_batch(const TrainingSettings& training, const Dataset& data) {
-  return micro_batch_sizes(std::min(training.batch_size, data.size()), training.microbatches)[0];
+/// Returns the images per step of each pipeline of a run with `data`, which may have fewer images than a batch.
+std::int64_t images_per_step(const Settings& settings, const Dataset& data) {
+  const std::int64_t pipelines = settings.data_parallel.mesh->data;
+  return std::min(settings.training.batch_size, share_of(data.size(), 0, pipelines).count);
+}
+
+std::int64_t largest_micro_batch(const TrainingSettings& training, std::int64_t images) {
+  return micro_batch_sizes(images, training.microbatches)[0];
 }
 
 /// Measures what each layer of `model` costs for a micro-batch of `count` images, on the ranks' devices; or computes it
@@ -43,28 +48,31 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
   return layers_from(bytes);
 }
 
-/// Reads the file of --profile-file. Throws UsageError if it is for micro-batches of another size.
-ModelProfile read_profile(const Settings& settings, const Dataset& data) {
+/// Reads the file of --profile-file. Throws UsageError if it is for micro-batches of another size than both that of a
+/// whole batch and `microbatch`.
+ModelProfile read_profile(const Settings& settings, std::int64_t microbatch) {
   const std::string& path = settings.pipeline.profile_file;
   ModelProfile profile =
       profile_from_json(read_text(path, "check the file given as --profile-file; --profile --out writes one"), path);
   const TrainingSettings& training = settings.training;
-  const std::int64_t images = micro_batch_sizes(training.batch_size, training.microbatches)[0];
-  // A plan may be for more images than the run has; a profile that such a run wrote is for those that it has.
-  throw_if<UsageError>(profile.microbatch != images && profile.microbatch != largest_micro_batch(training, data),
+  const std::int64_t whole = largest_micro_batch(training, training.batch_size);
+  throw_if<UsageError>(profile.microbatch != whole && profile.microbatch != microbatch,
                        "--profile-file {}: the layers were measured with micro-batches of {} images, the run has {}; "
                        "give --batch-size {}",
-                       path, profile.microbatch, images,
+                       path, profile.microbatch, whole,
                        profile.microbatch * training.microbatches * settings.data_parallel.mesh->data);
   return profile;
 }
 
 /// Fills in what the file of --profile-file says.
-void use_file(const Settings& settings, const Dataset& data, PlannedModel& planned) {
-  const ModelProfile profile = read_profile(settings, data);
+void use_file(const Settings& settings, PlannedModel& planned) {
+  const ModelProfile profile = read_profile(settings, planned.microbatch);
   planned.profile = profile.layers;
   planned.profile_json = to_json(profile);
-  planned.microbatch = profile.microbatch;
+  if (profile.microbatch != planned.microbatch) {  // a plan may be for more images than the run has
+    planned.images = settings.training.batch_size;
+    planned.microbatch = profile.microbatch;
+  }
   if (profile.layers.front().backward_input > 0) {
     planned.notes.push_back(
         fmt::format("{}: layer 0 has {} backward_input_seconds, which count, though the images that "
@@ -107,10 +115,12 @@ std::string why_not_recorded(const Settings& settings) {
 
 PlannedModel planned_model(const Settings& settings, const Dataset& data,
                            const std::shared_ptr<const LayerFactory>& factory) {
+  const std::int64_t images = images_per_step(settings, data);
   PlannedModel planned{.world = open_world(settings.world),
                        .model_name = settings.training.model,
                        .model = make_model_of(settings.training, data, factory),
-                       .microbatch = largest_micro_batch(settings.training, data),
+                       .images = images,
+                       .microbatch = largest_micro_batch(settings.training, images),
                        .recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no,
                        .inject = settings.training.inject};
   if (settings.world.cuda_graph && planned.world.device == DeviceType::cuda) {
@@ -122,7 +132,7 @@ PlannedModel planned_model(const Settings& settings, const Dataset& data,
     }
   }
   if (!settings.pipeline.profile_file.empty()) {
-    use_file(settings, data, planned);
+    use_file(settings, planned);
   } else if (needs_profile(settings)) {
     planned.profile = measure_layers(settings.training, planned.world, planned.microbatch, *planned.model);
     planned.profile_json = to_json(profile_of(settings, *planned.model, planned.microbatch, planned.profile));

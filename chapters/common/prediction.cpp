@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
 #include "core/base/units.h"
@@ -264,8 +265,9 @@ void explain(const Settings& settings, const Plan& plan) {
   costs.bytes = message_bytes(plan, plan.microbatch);
   const Simulation simulation = simulate(plan.schedule, costs);
 
-  fmt::print("One step of {}: {} images in {} micro-batch(es), {} stage(s) on {} rank(s)\n", plan.model_name,
-             settings.training.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
+  fmt::print("One step of {}: {} in {}, {} on {}\n", plan.model_name, counted(plan.images, "image"),
+             counted(plan.schedule.microbatches, "micro-batch"), counted(plan.stages(), "stage"),
+             counted(plan.world.ranks, "rank"));
   fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.world.link.text());
   fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.pipeline.schedule),
              to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));

@@ -31,8 +31,9 @@ bool measures_actions(const Plan& plan);
 Costs slowest_of(Costs measured, Communicator& group);
 
 /// Returns the plan's costs: the mean of what all ranks have measured in `log`, and the time of messages and
-/// collectives, which the measured times do not contain. The ranks of each of `same_stages` compute the same stages.
-/// All ranks call it together.
+/// collectives, which the measured times do not contain. These are of the largest micro-batch, so that a prediction is
+/// a little too long for an epoch whose last batch is smaller. The ranks of each of `same_stages` compute the same
+/// stages. All ranks call it together.
 Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<Communicator*>& same_stages = {});
 
 /// Returns what predicts a run of the plan from measured_costs(). Each epoch clears the log. The arguments must outlive

@@ -32,7 +32,7 @@ class Heartbeat {
   /// Collective over `comm`, which must outlive this object, as must `thread`, a thread of this rank and `comm` that
   /// does nothing else meanwhile. `timeout` is that of the world, in seconds.
   Heartbeat(CommThread& thread, Communicator& comm, double timeout, Beats beats, Seconds longest_call = kLongestCall);
-  /// Falls silent at once, unless end() was called.
+  /// Falls silent at once, unless end() was called. Does not wait for other ranks.
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/base/phrases.h"
 #include "core/base/throw_if.h"
 
 namespace stagecoach {
@@ -22,13 +23,13 @@ void require_nccl(const World& world, const std::optional<LaunchEnvironment>& pr
                        "transport nccl: clock `virtual_time` is for ranks that share devices; use clock `wall`, or "
                        "transport `thread`");
   throw_if<UsageError>(!process && world.ranks > gpus,
-                       "transport nccl: the run has {} ranks, but this machine has {} GPU(s); {}", world.ranks, gpus,
-                       kSharingAdvice);
+                       "transport nccl: the run has {} ranks, but this machine has {}; {}", world.ranks,
+                       counted(gpus, "GPU"), kSharingAdvice);
   if (process && process->size != world.ranks) {
     throw UsageError(
-        fmt::format("the number of processes is wrong: {} started {} process(es), the run has {} ranks; start {}, or "
+        fmt::format("the number of processes is wrong: {} started {}, the run has {} ranks; start {}, or "
                     "leave out `ranks`",
-                    process->by, process->size, world.ranks, world.ranks));
+                    process->by, counted(process->size, "process"), world.ranks, world.ranks));
   }
   // If the launcher makes only one GPU visible to each process, the process uses that one.
   if (process && gpus > 1 && process->local_rank >= gpus) {

@@ -5,6 +5,7 @@
 
 #include "core/autograd/backward.h"
 #include "core/base/error.h"
+#include "core/base/phrases.h"
 
 namespace stagecoach {
 
@@ -54,9 +55,9 @@ const DistributedContext::Call* DistributedContext::producer_of(const Call& call
 
 void DistributedContext::require_used_once(const Call& last) const {
   STAGECOACH_CHECK(last.consumers == 0,
-                   "distributed autograd: an output that the loss depends on was also used by {} other module(s); use "
+                   "distributed autograd: an output that the loss depends on was also used by {}; use "
                    "each output once",
-                   last.consumers);
+                   counted(last.consumers, "other module"));
   for (const Call* call = &last; call != nullptr; call = producer_of(*call)) {
     STAGECOACH_CHECK(call->consumers <= 1,
                      "distributed autograd: the output of a module was used by {} other modules; use each output once",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/phrases.h"
 #include "core/base/throw_if.h"
 
 namespace stagecoach {
@@ -47,9 +48,9 @@ void require_batch(const std::vector<int>& replicas, int batch, Versions version
   const int least = min_batch(replicas, versions);
   const int step = shared_evenly(replicas, versions);
   throw_if<UsageError>(batch < least && versions == Versions::two_buffers,
-                       "2bw: two versions of the weights do not suffice for {1} micro-batches in flight through {2} "
-                       "stage(s): expected at least {3} micro-batches per batch, got {0}; use `microbatches` {4}",
-                       batch, max_in_flight(replicas), replicas.size(), least, least);
+                       "2bw: two versions of the weights do not suffice for {1} micro-batches in flight through {2}: "
+                       "expected at least {3} micro-batches per batch, got {0}; use `microbatches` {3}",
+                       batch, max_in_flight(replicas), counted(std::ssize(replicas), "stage"), least);
   if (batch % step != 0) {
     const int below = batch / step * step;
     throw UsageError(

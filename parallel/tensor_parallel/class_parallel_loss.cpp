@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/base/phrases.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {
@@ -52,9 +53,9 @@ class ClassParallelNode final : public Node {
 void check_inputs(const Tensor& logits, const Tensor& labels, const SlicesHere& here) {
   STAGECOACH_CHECK(logits.dims() == 2 && labels.shape() == Shape{logits.size(0)} && logits.size(1) > 0 &&
                        logits.size(1) % here.count == 0,
-                   "class-parallel loss: expected logits [N, C] and labels [N], with C in {} equal slice(s), got {} "
+                   "class-parallel loss: expected logits [N, C] and labels [N], with C in {}, got {} "
                    "and {}",
-                   here.count, describe(logits), describe(labels));
+                   counted(here.count, "equal slice"), describe(logits), describe(labels));
   STAGECOACH_CHECK(labels.dtype() == DType::int32 && labels.device() == logits.device(),
                    "class-parallel loss: expected int32 labels on the device of the logits, got {} and {}",
                    describe(labels), describe(logits));

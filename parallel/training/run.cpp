@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstddef>
 
+#include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/system.h"
 #include "core/base/throw_if.h"
@@ -141,8 +142,8 @@ void Run::load_checkpoint(std::int64_t batches) {
   take_state(role_.layers, owner_of_layers_, saved.state, *model_, *optimizer_, options_.resume);
   const Progress& progress = saved.progress;
   throw_if<UsageError>(progress.epoch > options_.epochs,
-                       "`resume` {}: all {} epoch(s) of the run are done; give a larger total, such as `epochs` {}",
-                       options_.resume, progress.epoch - 1, progress.epoch + 4);
+                       "`resume` {}: the run is done after {}; give a larger total, such as `epochs` {}",
+                       options_.resume, counted(progress.epoch - 1, "epoch"), progress.epoch + 4);
   throw_if<DataError>(
       progress.step > batches,
       "`resume` {}: {} steps of epoch {} are done, but with these data an epoch has {}; give data of at "

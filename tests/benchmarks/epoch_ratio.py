@@ -77,7 +77,8 @@ def main():
     medians = {name: statistics.median(way_rates) for name, way_rates in rates.items()}
     ours = medians.pop("Stagecoach")
     best = max(medians, key=medians.get)
-    print(f"{flags.model}, {flags.threads} core(s), median of {flags.rounds}: Stagecoach {ours:.0f} img/s, "
+    cores = "core" if flags.threads == 1 else "cores"
+    print(f"{flags.model}, {flags.threads} {cores}, median of {flags.rounds}: Stagecoach {ours:.0f} img/s, "
           f"{best} {medians[best]:.0f} img/s, ratio {ours / medians[best]:.2f}")  # fmt: skip
     gflop = float(output_of([*TORCH_EPOCH, *common, "--count"]))
     peak = best_product_gflops(flags.program) * flags.threads

@@ -59,7 +59,8 @@ def main():
         for level in levels:
             rates[level].append(images_per_second(command, level))
     highest = statistics.median(rates[levels[-1]])
-    print(f"{flags.model}, {flags.threads} core(s), batch 64, Adam, medians of {flags.rounds} rounds in turn:\n")
+    cores = "core" if flags.threads == 1 else "cores"
+    print(f"{flags.model}, {flags.threads} {cores}, batch 64, Adam, medians of {flags.rounds} rounds in turn:\n")
     print(f"| level | img/s | share of {levels[-1]} | from | to |\n|---|---:|---:|---:|---:|")
     for level, level_rates in rates.items():
         median = statistics.median(level_rates)

@@ -193,6 +193,13 @@ TEST(SettingsFile, OfAChapterSetsWhatTheChapterOffers) {
   EXPECT_TRUE(settings.pipeline.recompute);
 }
 
+TEST(SettingsFile, HasNoUnknownSettings) {
+  Json json = config();
+  json["rank"] = 2;
+  EXPECT_TRUE(fails_with<DataError>({"run/config.json: unknown setting 'rank'", "restore the original file"},
+                                    [&] { read(json); }));
+}
+
 TEST(SettingsFile, IsOfOneProgram) {
   Json json = config();
   json["program"] = "another";
@@ -251,7 +258,7 @@ TEST_F(OneProcess, OfTorchrunIsOneRank) {
   EXPECT_EQ(shell(torchrun + kCh03 + " --resume run --epochs 2").exit_code, 0);
   const Outcome mesh = shell(torchrun + kCh06 + " --smoke --mesh dp=2,pp=2");
   EXPECT_EQ(mesh.exit_code, 2);
-  EXPECT_NE(mesh.err.find("--mesh dp=2,pp=2: expected a mesh of 1 rank(s), got 4"), std::string::npos) << mesh.err;
+  EXPECT_NE(mesh.err.find("--mesh dp=2,pp=2: expected a mesh of 1 rank, got 4"), std::string::npos) << mesh.err;
   const Outcome many = shell("WORLD_SIZE=2147483647 RANK=0 " + kCh03 + " --smoke");
   EXPECT_EQ(many.exit_code, 2);
   EXPECT_NE(many.err.find("expected at most 128"), std::string::npos) << many.err;

@@ -248,7 +248,7 @@ TEST_F(Ddp, ExplainsTheModes) {
   EXPECT_NE(measured.out.find("with the times that the model takes here"), std::string::npos);
   const Outcome mesh = run(kDdp, {"--smoke", "--explain", "--mesh", "dp=2,pp=2", "--microbatches", "4"});
   ASSERT_EQ(mesh.exit_code, 0) << mesh.err;
-  EXPECT_NE(mesh.out.find("32 images in 4 micro-batch(es), 2 stage(s) on 2 rank(s)"), std::string::npos) << mesh.out;
+  EXPECT_NE(mesh.out.find("32 images in 4 micro-batches, 2 stages on 2 ranks"), std::string::npos) << mesh.out;
 }
 
 TEST_F(Ddp, BadSettingsAreRefused) {
@@ -262,7 +262,7 @@ TEST_F(Ddp, BadSettingsAreRefused) {
       {{"--mesh", "dp=2,pp=2", "--find-unused"}, {"--find-unused"}},
       {{"--balance", "params"}, {"--balance", "--mesh"}},
       {{"--bucket-size", "-1"}, {"--bucket-size", "from 1 to", "got '-1'"}},
-      {{"--mesh", "dp=2,pp=2", "--ranks", "3"}, {"expected a mesh of 3 rank(s), got 4", "--ranks 4"}},
+      {{"--mesh", "dp=2,pp=2", "--ranks", "3"}, {"expected a mesh of 3 ranks, got 4", "--ranks 4"}},
       {{"--mesh", "dp=2,pp=2", "--mode", "central"}, {"--mesh", "--mode central"}},
       {{"--mode", "single", "--find-unused"}, {"--find-unused", "--mode buckets"}},
       {{"--mode", "parameter", "--bucket-size", "1KiB"}, {"--bucket-size", "--mode buckets"}},

@@ -203,7 +203,7 @@ class Track:
 
     def compare_if_done(self, running, code):
         """Whether the run has reached its end; then it must have trained the bytes of the untouched one."""
-        if code != 0 and f"all {EPOCHS} epoch(s) of the run are done" not in running.errors():
+        if code != 0 and f"the run is done after {EPOCHS} epochs" not in running.errors():
             return False
         if self.trained("run") != self.whole:
             keep = tempfile.mkdtemp(prefix="kills-wrong-")

@@ -100,7 +100,7 @@ TEST_F(OneController, ExplainsElevenClockTicks) {
   const Outcome outcome = run(kCh07, {"--smoke", "--explain"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const std::string& line :
-       {std::string("64 images in 8 micro-batch(es): 11 clock ticks\n"),
+       {std::string("64 images in 8 micro-batches: 11 clock ticks\n"),
         std::string("  tick   cpu:1   cpu:2   cpu:3   cpu:4\n     1     0F0       .       .       .\n"),
         std::string("     4     0F3     1F2     2F1     3F0\n"),
         std::string("    11       .       .       .     3F7\n"),

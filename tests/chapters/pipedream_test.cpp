@@ -134,7 +134,7 @@ TEST_F(PipedreamProgram, BadSettingsAreRefusedWithWhatCanBe) {
   refuse({"--smoke", "--versions", "2bw", "--ranks", "4", "--microbatches", "3"},
          {"at least 4 micro-batches per batch"});
   refuse({"--smoke", "--versions", "flush", "--replicas", "2,1", "--microbatches", "3"}, {"--microbatches 2 or 4"});
-  refuse({"--smoke", "--replicas", "2,1", "--ranks", "4"}, {"expected replicas for 4 rank(s), got 3", "--ranks 3"});
+  refuse({"--smoke", "--replicas", "2,1", "--ranks", "4"}, {"expected replicas for 4 ranks, got 3", "--ranks 3"});
   refuse({"--smoke", "--replicas", "2,x"}, {"ranks per stage, such as 2,1,1"});
   refuse({"--smoke", "--replicas", "2,1", "--split", "4,4,4"}, {"expected 2 stages", "got 3"});
   refuse({"--smoke", "--ranks", "13", "--balance", "layers"}, {"at most 12 stages"});

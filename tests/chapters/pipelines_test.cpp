@@ -144,16 +144,26 @@ TEST_F(Pipelines, ExplainPrintsAFormulaOnlyWhereItHolds) {
   EXPECT_NE(enough.out.find("(p - 1) / (v m + p - 1) = 20.0%"), std::string::npos) << enough.out;
 }
 
-TEST_F(Pipelines, ExplainCountsTheBytesOfTheImagesThatThereAre) {
+TEST_F(Pipelines, ExplainAStepOfTheImagesThatThereAre) {
   make_data(20, 10);
-  const auto messages = [&](const char* batch) {
-    const Outcome plan = run(kCh03, {"--explain", "--data", "data", "--model", "mlp", "--ranks", "2", "--microbatches",
-                                     "2", "--balance", "layers", "--batch-size", batch});
-    EXPECT_EQ(plan.exit_code, 0) << plan.err;
-    return plan.out.substr(plan.out.find("Messages of one step"));
-  };
-  EXPECT_EQ(messages("64"), messages("20"));
-  EXPECT_NE(messages("20"), messages("10"));
+  const Flags common{"--explain", "--data",  "data", "--model",        "vit", "--depth",     "2", "--width",
+                     "16",        "--heads", "2",    "--microbatches", "2",   "--batch-size"};
+  const std::vector<std::pair<std::string, Flags>> commands{
+      {kCh01, {}},
+      {kCh03, {"--ranks", "2", "--balance", "layers"}},
+      {kCh06, {"--ranks", "2"}},
+      {kCh06, {"--mesh", "dp=2,pp=2", "--balance", "layers"}},
+      {kCh07, {"--ranks", "2", "--balance", "layers"}},
+      {kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--balance", "layers"}}};
+  for (const auto& command : commands) {
+    const auto explained = [&](const std::string& batch) {
+      const Outcome plan = run(command.first, joined(joined(common, {batch}), command.second));
+      EXPECT_EQ(plan.exit_code, 0) << plan.err;
+      return plan.out;
+    };
+    EXPECT_EQ(explained("64"), explained("20")) << command.first;
+    EXPECT_NE(explained("20"), explained("10")) << command.first;
+  }
 }
 
 TEST_F(Pipelines, ExplainNamesTheStageThatHoldsUpTheOthers) {

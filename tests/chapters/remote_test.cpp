@@ -36,7 +36,7 @@ TEST_F(Remote, PrintsATableOfTheSameTraining) {
   make_data(128, 32);
   const Outcome threads = run(kCh07, flags({"--epochs", "1", "--splits", "1,2,4"}));
   ASSERT_EQ(threads.exit_code, 0) << threads.err;
-  EXPECT_NE(threads.out.find("convnet as 2 remote stage(s) of 6,6 layers, batches of 32"), std::string::npos)
+  EXPECT_NE(threads.out.find("convnet as 2 remote stages of 6,6 layers, batches of 32"), std::string::npos)
       << threads.out;
   const std::vector<std::string> wanted = losses(threads.out);
   ASSERT_EQ(wanted.size(), 3U) << threads.out;

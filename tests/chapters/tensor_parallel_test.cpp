@@ -197,7 +197,7 @@ TEST_F(TensorParallelTraining, RefusesWhatCannotBeShared) {
       {{"--mesh", "tp=3"}, {"--tensor-slices 3", "heads", "3 ranks", "4"}},
       {{"--mesh", "tp=3", "--model", "convnet"}, {"channels", "3 ranks", "16"}},
       {{"--model", "resnet18"}, {"resnet18", "vit"}},
-      {{"--mesh", "dp=2,tp=2", "--ranks", "3"}, {"--mesh dp=2,tp=2", "expected a mesh of 3 rank(s), got 4"}},
+      {{"--mesh", "dp=2,tp=2", "--ranks", "3"}, {"--mesh dp=2,tp=2", "expected a mesh of 3 ranks, got 4"}},
       {{"--mesh", "tp=2", "--tensor-slices", "4"}, {"--tensor-slices 4", "got 2"}},
       {{"--model", "convnet", "--sequence-parallel"}, {"--sequence-parallel", "vit"}},
       {{"--rank-order", "tp-pp"}, {"--rank-order", "tp-dp-pp"}},

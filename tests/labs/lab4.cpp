@@ -229,8 +229,10 @@ void for_each_state(const Answer& answer, const See& see) {
 void require_subset(const std::set<int>& part, const std::set<int>& whole, const StoreState& state,
                     const std::set<int>& kept, const std::string& when) {
   if (!std::includes(whole.begin(), whole.end(), part.begin(), part.end())) {
-    throw Failed(fmt::format("after {}: {}", when, state.reasons),
-                 kept.empty() ? "no version" : fmt::format("version(s) {}", fmt::join(kept, ", ")), kStore);
+    throw Failed(
+        fmt::format("after {}: {}", when, state.reasons),
+        kept.empty() ? "no version" : fmt::format("version{} {}", kept.size() == 1 ? "" : "s", fmt::join(kept, ", ")),
+        kStore);
   }
 }
 

@@ -136,7 +136,7 @@ class StashedStage {
     std::string text;
     for (const auto& [version, microbatches] : users) {
       text +=
-          fmt::format("{}{} ({}{}{})", text.empty() ? "version(s) " : ", ", version,
+          fmt::format("{}{} ({}{}{})", text.empty() ? (users.size() == 1 ? "version " : "versions ") : ", ", version,
                       version == newest_ ? "the newest" : "", version == newest_ && !microbatches.empty() ? ", " : "",
                       microbatches.empty() ? ""
                                            : fmt::format("for micro-batch{} {}", microbatches.size() == 1 ? "" : "es",

@@ -23,7 +23,7 @@ std::string to_string(const StashedRun& run);
 struct StoreState {
   const lab::VersionStore& store;
   std::set<int> needed;  ///< the versions that a store should keep now
-  std::string reasons;   ///< "version(s) 0 (for micro-batches 1, 2), 1 (the newest)"
+  std::string reasons;   ///< "versions 0 (for micro-batches 1, 2), 1 (the newest)"
   std::string when;      ///< "the forward of micro-batch 3 on stage 1"
 };
 

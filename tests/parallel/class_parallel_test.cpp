@@ -176,7 +176,7 @@ TEST(ClassParallelErrors, NameTheLabelsAndShapes) {
   EXPECT_TRUE(fails_with({"from 0 to 3", "got 4 for sample 1"}, [&] { loss(logits, labels_of({0, 4, 0}), nullptr); }));
   EXPECT_TRUE(fails_with({"got -1 for sample 2"}, [&] { loss(logits, labels_of({0, 3, -1}), nullptr); }));
   EXPECT_TRUE(fails_with({"class-parallel loss", "[3, 4]", "[2]"}, [&] { loss(logits, labels_of({0, 1}), nullptr); }));
-  EXPECT_TRUE(fails_with({"class-parallel loss", "2 equal slice(s)", "[1, 5]"}, [&] {
+  EXPECT_TRUE(fails_with({"class-parallel loss", "2 equal slices", "[1, 5]"}, [&] {
     loss(Tensor::zeros({1, 5}), labels_of({0}), nullptr);
   }));
   EXPECT_TRUE(fails_with({"class-parallel loss", "int32"}, [&] { loss(logits, Tensor::zeros({3}), nullptr); }));

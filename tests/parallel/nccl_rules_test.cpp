@@ -2,9 +2,9 @@
 
 #include "parallel/launch/nccl_rules.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/base/phrases.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {
@@ -16,9 +16,9 @@ TEST(NcclRules, AskForAGpuARank) {
   const World world{.ranks = 4, .transport = Transport::nccl, .device = DeviceType::cuda};
   require_nccl(world, std::nullopt, 4);
   for (const int gpus : {1, 3}) {
-    EXPECT_TRUE(fails_with<UsageError>({"4 ranks", fmt::format("{} GPU(s)", gpus).c_str(),
-                                        "NCCL does not allow two ranks on one GPU; use transport `thread`"},
-                                       [&] { require_nccl(world, std::nullopt, gpus); }));
+    EXPECT_TRUE(fails_with<UsageError>(
+        {"4 ranks", counted(gpus, "GPU").c_str(), "NCCL does not allow two ranks on one GPU; use transport `thread`"},
+        [&] { require_nccl(world, std::nullopt, gpus); }));
   }
   EXPECT_EQ(nccl_device(std::nullopt, 3, 4), (Device{DeviceType::cuda, 3}));
 }
@@ -33,7 +33,7 @@ TEST(NcclRules, AskForAGpuAProcess) {
   EXPECT_TRUE(fails_with<UsageError>({"process 2 on this machine", "sees only 2 GPUs", "transport `thread`"}, [&] {
     require_nccl(world, LaunchEnvironment{3, 4, "torchrun", 2}, 2);
   }));
-  EXPECT_TRUE(fails_with<UsageError>({"torchrun started 3 process(es), the run has 4 ranks"}, [&] {
+  EXPECT_TRUE(fails_with<UsageError>({"torchrun started 3 processes, the run has 4 ranks"}, [&] {
     require_nccl(world, LaunchEnvironment{1, 3, "torchrun", 1}, 2);
   }));
   require_gpu_each({"node1 0", "node2 0", "node1 1"});

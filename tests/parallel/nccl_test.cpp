@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/phrases.h"
 #include "core/cuda_backend.h"
 #include "parallel/comm/comm_thread.h"
 #include "parallel/launch/mesh.h"
@@ -316,9 +317,9 @@ class NcclOnCuda : public ::testing::Test {
   }
 };
 
-#define STAGECOACH_NEEDS_GPUS(gpus)                                                            \
-  if (missing(gpus) > 0) {                                                                     \
-    GTEST_SKIP() << "needs NCCL and " << (gpus) << " GPU(s); " << missing(gpus) << " too few"; \
+#define STAGECOACH_NEEDS_GPUS(gpus)                                                                   \
+  if (missing(gpus) > 0) {                                                                            \
+    GTEST_SKIP() << "needs NCCL and " << counted(gpus, "GPU") << "; " << missing(gpus) << " too few"; \
   }
 
 TEST_F(NcclOnCuda, OneRankGetsTheSameBytesAsAThread) {

@@ -219,7 +219,7 @@ TEST(ScheduleKinds, RefuseWhatTheyDoNotTake) {
   EXPECT_TRUE(fails_with<UsageError>({"'gpip'", "gpipe", "zb-h1"}, [] { make_schedule("gpip", 2, 2); }));
   EXPECT_TRUE(fails_with<UsageError>({"gpipe has one stage per rank", "got 2", "interleaved"},
                                      [] { make_schedule("gpipe", 2, 2, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"zbv has two stages", "expected 2 chunk(s), got 3"},
+  EXPECT_TRUE(fails_with<UsageError>({"zbv has two stages", "expected 2 chunks, got 3"},
                                      [] { make_schedule("zbv", 2, 4, 3); }));
   EXPECT_TRUE(fails_with<UsageError>({"dualpipev has no groups", "interleaved-zb"},
                                      [] { make_schedule("dualpipev", 2, 4, 2, 2); }));
