@@ -82,7 +82,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"momentum", "1", "expected a number from 0 to 0.999999"},
       {"timeout", "1e300", "expected a number from 1e-06 to 1000000"},
       {"timeout", "0", "got '0'"},
-      {"clock", "foo", "expected one of wall, virtual, got 'foo'"},
+      {"clock", "foo", "expected one of wall, virtual, modelled, got 'foo'"},
       {"transport", "pigeon", "expected one of thread, mpi, nccl"},
       {"reduce", "tree", "expected one of ordered, native"},
       {"mode", "central ", "expected one of single, parameter, buckets, central, got 'central '"},
