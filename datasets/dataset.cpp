@@ -11,8 +11,9 @@
 
 namespace stagecoach {
 
-Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes) {
-  return {Tensor::empty({size, 3, side, side}, DType::uint8), Tensor::empty({size}, DType::int32), std::move(classes)};
+Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes, Device device) {
+  return {Tensor::empty({size, 3, side, side}, DType::uint8, device), Tensor::empty({size}, DType::int32, device),
+          std::move(classes)};
 }
 
 std::string describe(const TrainTest& data) {

@@ -41,6 +41,6 @@ std::string describe(const TrainTest& data);
 std::string describe_left_out(const DataSource& source);
 
 /// Returns a dataset of `size` uninitialised images, `side` pixels high and wide.
-Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes);
+Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes, Device device = {});
 
 }  // namespace stagecoach

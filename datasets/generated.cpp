@@ -85,6 +85,13 @@ TrainTest generate(const GeneratedSettings& settings) {
   return {generate_split("train", settings.train, settings.seed), generate_split("test", settings.test, settings.seed)};
 }
 
+TrainTest outline_of(const GeneratedSettings& settings) {
+  const auto outline = [](std::int64_t size) {
+    return make_dataset(size, kShapeSide, {kShapeNames.begin(), kShapeNames.end()}, {DeviceType::meta});
+  };
+  return {outline(settings.train), outline(settings.test)};
+}
+
 void write_generated(const fs::path& folder, const GeneratedSettings& settings) {
   std::error_code error;
   fs::create_directories(folder, error);

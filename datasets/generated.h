@@ -23,6 +23,9 @@ struct GeneratedSettings {
 /// images.
 TrainTest generate(const GeneratedSettings& settings = {});
 
+/// Returns the same data sets without elements, as tensors on the device `meta`: for plans.
+TrainTest outline_of(const GeneratedSettings& settings);
+
 /// Writes the set in CIFAR-10's layout (data_batch_1.bin, test_batch.bin, batches.meta.txt). Creates the folder if
 /// needed. Throws DataError if that fails, or if the folder contains other images, which would be lost or mixed up with
 /// these.

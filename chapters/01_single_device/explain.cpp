@@ -8,6 +8,7 @@
 #include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/base/phrases.h"
+#include "core/base/printable.h"
 #include "core/base/text_file.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
@@ -52,34 +53,40 @@ std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
 
 }  // namespace
 
-void explain(const Settings& settings, const TrainTest& data, Device device) {
-  const auto model = make_model(settings.training, data.train, device);
-  Loader loader = make_loader(settings.training, settings.world, data.train, LoaderFor::training);
-  loader.start_epoch(1);
-  const Batch batch = *loader.next();
-  const Tensor images = micro_batches(batch.images, settings.training.microbatches)[0];
-  const Tensor labels = micro_batches(batch.labels, settings.training.microbatches)[0];
-  const auto count =
-      static_cast<std::int64_t>(micro_batch_sizes(batch.images.size(0), settings.training.microbatches).size());
+void explain(const Settings& settings, const Dataset& data, const TrainStep& train_step) {
+  const TrainingSettings& training = settings.training;
+  const DeviceModel& on = *settings.world.modelled_device;
+  constexpr Device kPlan{DeviceType::meta};  // nothing is computed, so every model fits
+  const auto model = make_model(training, data, kPlan);
+  const auto optimizer = make_optimizer(training, model->named_parameters());
+  const ClassifierLoss summed_loss = loss_of(training);
+  const std::int64_t images = std::min(training.batch_size, data.size());
+  const std::vector<std::int64_t> sizes = micro_batch_sizes(images, training.microbatches);
+  const auto count = std::ssize(sizes);
+  const auto inputs = [&](std::int64_t n) {
+    return Tensor::empty({n, 3, training.image_size, training.image_size}, DType::uint8, kPlan);
+  };
+  const auto labels = [&](std::int64_t n) { return Tensor::empty({n}, DType::int32, kPlan); };
 
   // Stage 0, the only one, runs the forward and backward of one micro-batch after the other: 0F0,0B0,0F1,0B1
   const std::string schedule = to_text(make_schedule("1f1b", 1, static_cast<int>(count)));
   fmt::print(
       "One step of {} on {}: {} in {}\n  schedule  {}  timeline  {}\n"
       "  idle 0.0% (one device always has work), 1 activation set alive at once\n",
-      settings.training.model, to_string(device), counted(batch.images.size(0), "image"), counted(count, "micro-batch"),
+      training.model, to_string(*settings.world.device), counted(images, "image"), counted(count, "micro-batch"),
       schedule, timeline(std::min<std::int64_t>(count, 8)));
 
-  const Tensor logits = model->forward(normalize(images.to(device)));
-  const Tensor loss = loss_of(settings.training)(logits, labels.to(device), nullptr);
-  const std::size_t kept = print_kept(loss, model->named_parameters());
-
+  std::size_t kept = 0;
+  {
+    const Tensor logits = model->forward(normalize(inputs(sizes[0])));
+    kept = print_kept(summed_loss(logits, labels(sizes[0]), nullptr), model->named_parameters());
+  }
   std::size_t weights = 0;
   std::size_t state = 0;
   for (const auto& [name, tensor] : model->named_parameters()) {
     weights += tensor.bytes();
   }
-  for (const auto& [name, tensor] : make_optimizer(settings.training, model->named_parameters())->state()) {
+  for (const auto& [name, tensor] : optimizer->state()) {
     state += tensor.bytes();
   }
   fmt::print(
@@ -87,12 +94,22 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
       "The graph keeps {:.1f} times as much as the weights\n",
       weights, weights, state, static_cast<double>(kept) / static_cast<double>(weights));
 
+  double seconds = 3 * static_cast<double>(count);  // units, unless the device is modelled
+  if (settings.world.clock == ClockKind::modelled) {
+    const auto clock = make_clock(ClockKind::modelled, kPlan, {}, on);
+    EpochSums sums(kPlan);
+    const double begin = clock->now();
+    train_step(inputs(images), labels(images), training.microbatches, *model, summed_loss, *optimizer, sums);
+    seconds = clock->now() - begin;
+    fmt::print("\nA step takes {:.3f} ms on {}: {:.0f} img/s\n", 1e3 * seconds, printable(on.name),
+               static_cast<double>(images) / seconds);
+  }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
     write_text(folder / run_files::kSchedule, schedule);
     write_text(
         folder / run_files::kPrediction,
-        fmt::format("{{\"step_seconds\":{},\"idle\":0,\"idle_in_span\":0,\"peak_activations\":[1]}}\n", 3 * count));
+        fmt::format("{{\"step_seconds\":{},\"idle\":0,\"idle_in_span\":0,\"peak_activations\":[1]}}\n", seconds));
   }
 }
 

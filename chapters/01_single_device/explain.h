@@ -2,13 +2,25 @@
 /// @file
 /// The output of --explain: one training step as a schedule, and what autograd keeps for its backward.
 
+#include <cstdint>
+#include <functional>
+
 #include "chapters/common/settings.h"
 #include "datasets/dataset.h"
+#include "nn/classifier_loss.h"
+#include "nn/module.h"
+#include "nn/optimizer.h"
+#include "parallel/training/epoch_meter.h"
 
 namespace stagecoach {
 
-/// Runs the forward of one micro-batch and prints its graph, without training. With --out, also writes schedule.csv and
-/// prediction.json.
-void explain(const Settings& settings, const TrainTest& data, Device device);
+/// main.cpp's training step.
+using TrainStep =
+    std::function<void(const Tensor& images, const Tensor& labels, std::int64_t microbatch_count, Module& model,
+                       const ClassifierLoss& summed_loss, Optimizer& optimizer, EpochSums& sums)>;
+
+/// Prints the graph of a micro-batch's forward and, by the modelled clock, what a step takes. Nothing is trained or
+/// computed. With --out, also writes schedule.csv and prediction.json.
+void explain(const Settings& settings, const Dataset& data, const TrainStep& train_step);
 
 }  // namespace stagecoach

@@ -62,7 +62,7 @@ void train(const Settings& settings) {
   const Device device = open_device(settings.world);  // --device and --threads: here the world is one device
   const TrainTest data = open_data(settings);
   if (settings.run.explain) {
-    return explain(settings, data, device);  // prints what a step would keep in memory, and does not train
+    return explain(settings, data.train, train_step);  // prints what a step would keep in memory, and does not train
   }
 
   Run run = make_run(settings, device);  // prints, measures and saves; on SIGINT finishes the step, saves and exits

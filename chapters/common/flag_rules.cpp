@@ -236,7 +236,7 @@ bool has_ranks(const Chapter& chapter) {
   return ranks->is_offered_by(chapter.number);
 }
 
-void require_consistent_world(const WorldSettings& world, const Chapter& chapter) {
+void require_consistent_world(const WorldSettings& world, const Chapter& chapter, bool explains) {
   refuse_if(world.clock == ClockKind::wall && *world.link != Network(),
             "--link {0} with --clock wall: the wall clock measures the real time of messages; use --clock virtual or "
             "--clock modelled, or leave out --link",
@@ -253,6 +253,9 @@ void require_consistent_world(const WorldSettings& world, const Chapter& chapter
       world.clock == ClockKind::virtual_time && world.threads > 1 && world.device->type == DeviceType::cpu,
       "--threads {} with --clock virtual: the virtual clock counts the time of one core per rank; leave out --threads",
       world.threads);
+  refuse_if(!explains && world.ranks > kMaxDevices,
+            "--ranks {}: at most {} ranks can train here; give fewer, or --explain for a plan", world.ranks,
+            kMaxDevices);
   const bool names_one_device = world.device.text().find(':') != std::string::npos;
   refuse_if(
       has_ranks(chapter) && names_one_device,
@@ -386,7 +389,7 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
               "--timeout: only --form remote has ranks that wait for each other; leave out the flag");
   }
   require_consistent_schedule(s.pipeline, chapter);
-  require_consistent_world(s.world, chapter);
+  require_consistent_world(s.world, chapter, s.run.explain);
 }
 
 }  // namespace stagecoach

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
@@ -40,7 +41,7 @@ World open_world(const WorldSettings& settings) {
               .network = *settings.link,
               .device_model = *settings.modelled_device,
               .reduce = settings.reduce};
-  for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
+  for (int r = 0; world.device == DeviceType::cpu && r < std::min(world.ranks, kMaxDevices); ++r) {
     set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
   }
   return world;
@@ -59,6 +60,9 @@ std::vector<int> replicas_of(const Settings& settings) {
 namespace {
 
 TrainTest read_data(const Settings& settings) {
+  if (settings.run.explain && settings.data.source == "generated") {
+    return outline_of(GeneratedSettings{});  // a plan needs no images
+  }
   if (!settings.data.smoke) {
     return open_dataset(settings.data.source, {.image_size = settings.training.image_size,
                                                .max_pixels = settings.data.max_megapixels * 1'000'000,

@@ -6,7 +6,6 @@
 
 #include "core/base/parse.h"
 #include "core/base/throw_if.h"
-#include "core/device.h"
 
 namespace stagecoach {
 namespace {
@@ -75,8 +74,8 @@ Network network_from_text(const std::string& text) {
   const Link outer = link_from_text(between(outer_at + names[1].size(), count_at));
   const std::string count = text.substr(count_at + names[2].size());
   const int per_node = number_from<int>(count).value_or(0);
-  throw_if<UsageError>(per_node < 1 || per_node > kMaxDevices, "'{}': expected from 1 to {} ranks per node, got '{}'",
-                       text, kMaxDevices, count);
+  throw_if<UsageError>(per_node < 1 || per_node > kMaxPlannedRanks,
+                       "'{}': expected from 1 to {} ranks per node, got '{}'", text, kMaxPlannedRanks, count);
   throw_if<UsageError>(outer.latency < inner.latency || rate_of(outer) > rate_of(inner),
                        "'{}': the link between nodes is faster than the one within a node; exchange inner and outer",
                        text);

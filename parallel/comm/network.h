@@ -9,6 +9,9 @@
 
 namespace stagecoach {
 
+/// The ranks that a plan may have; fewer can run as threads of one machine (kMaxDevices).
+inline constexpr int kMaxPlannedRanks = 16384;
+
 /// Groups of ranks, by their numbers in the world: [groups][the ranks of each, in their order].
 using RankGroups = std::vector<std::vector<int>>;
 

@@ -44,7 +44,7 @@ MeshSizes mesh_from_text(const std::string& text) {
     throw UsageError(
         fmt::format("'{}' is not a mesh: expected the numbers of data-parallel, pipeline and tensor-parallel ranks, "
                     "each from 1 to {}, such as dp=2,pp=2,tp=2",
-                    text, kMaxDevices));
+                    text, kMaxPlannedRanks));
   };
   for (const std::string_view part : split_text(text, ',')) {
     const std::string_view name = part.substr(0, part.find('='));
@@ -54,12 +54,12 @@ MeshSizes mesh_from_text(const std::string& text) {
     }
     int& size = sizes.*direction->size;
     size = number_from<int>(part.substr(name.size() + 1)).value_or(0);
-    if (size < 1 || size > kMaxDevices) {
+    if (size < 1 || size > kMaxPlannedRanks) {
       refuse();
     }
   }
-  throw_if<UsageError>(product(sizes) > kMaxDevices, "mesh '{0}': expected at most {2} ranks, got {1}", text,
-                       product(sizes), kMaxDevices);
+  throw_if<UsageError>(product(sizes) > kMaxPlannedRanks, "mesh '{0}': expected at most {2} ranks, got {1}", text,
+                       product(sizes), kMaxPlannedRanks);
   return sizes;
 }
 

@@ -125,8 +125,8 @@ std::vector<int> replicas_from_text(const std::string& text) {
   for (const int count : replicas) {
     ranks += count;
   }
-  throw_if<UsageError>(ranks > kMaxDevices, "replicas '{0}': expected at most {2} ranks, got {1}", text, ranks,
-                       kMaxDevices);
+  throw_if<UsageError>(ranks > kMaxPlannedRanks, "replicas '{0}': expected at most {2} ranks, got {1}", text, ranks,
+                       kMaxPlannedRanks);
   return replicas;
 }
 

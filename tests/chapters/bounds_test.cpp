@@ -62,8 +62,8 @@ void read(const Json& json) { settings_from_json(json.dump(), "run/config.json",
 
 TEST(Bounds, TellWhatWasExpected) {
   const std::vector<std::tuple<const char*, const char*, const char*>> wrong{
-      {"ranks", "4294967298", "expected a whole number from 1 to 128, got '4294967298'"},
-      {"ranks", "0", "from 1 to 128"},
+      {"ranks", "4294967298", "expected a whole number from 1 to 16384, got '4294967298'"},
+      {"ranks", "0", "from 1 to 16384"},
       {"batch-size", "32.9", "expected a whole number from 1 to 1048576, got '32.9'"},
       {"epochs", "1e300", "expected a whole number from 1 to 1073741824"},
       {"epochs", "-3", "got '-3'"},
@@ -91,7 +91,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"optimizer", "rmsprop", "expected one of sgd, adam, got 'rmsprop'"},
       {"mesh", "dp=0", "not a mesh"},
       {"split", "5,,5", "layers per stage"},
-      {"replicas", "128,1", "at most 128"},
+      {"replicas", "16384,1", "at most 16384"},
       {"link", "string", "not a link"},
       {"device", "tpu", "unknown device 'tpu'"},
   };
@@ -235,8 +235,8 @@ TEST_F(ChangedConfig, IsADataError) {
     EXPECT_NE(outcome.err.find("run/config.json"), std::string::npos) << outcome.err;
     EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
   };
-  expect_refused_file("ranks", 4294967298, "'ranks': expected a whole number from 1 to 128, got '4294967298'");
-  expect_refused_file("clock", "foo", "'clock': expected one of wall, virtual");
+  expect_refused_file("ranks", 4294967298, "'ranks': expected a whole number from 1 to 16384, got '4294967298'");
+  expect_refused_file("clock", "foo", "'clock': expected one of wall, virtual, modelled");
   expect_refused_file("microbatches", 64, "--microbatches 64: a batch of 32");  // each good, together not
   expect_refused_file("schedule", "foo", "--schedule foo");
   EXPECT_EQ(resumed("ranks", 3).exit_code, 0) << "legal, and trains the same";

@@ -161,7 +161,7 @@ TEST_F(Ch01Errors, WhatFailsOrExplainsLeavesAnEarlierRunAlone) {
   expect_error({"--momentum", "1", "--out", "run"}, 2, {"momentum"});
   expect_error({"--optimizer", "adam", "--momentum", "0.5", "--out", "run"}, 2, {"momentum"});
   expect_error({"--resume", "nowhere", "--out", "run"}, 3, {"nowhere"});
-  expect_error({"--resume", "run", "--epochs", "1"}, 2, {"are done"});
+  expect_error({"--resume", "run", "--epochs", "1"}, 2, {"is done after 1 epoch"});
   EXPECT_EQ(ch01({"--explain", "--smoke", "--out", "run"}).exit_code, 0);
   EXPECT_FALSE(fs::exists(folder() / "run/earlier-1"));
   EXPECT_TRUE(fs::exists(folder() / "run/weights.safetensors"));

@@ -258,7 +258,7 @@ TEST_F(Ddp, BadSettingsAreRefused) {
       {{"--mesh", "dp=2,qq=1"}, {"--mesh"}},
       {{"--mesh", "dp=2,"}, {"--mesh"}},
       {{"--mesh", "dp=2,dp=3"}, {"--mesh"}},
-      {{"--mesh", "dp=20,pp=10"}, {"--mesh", "at most 128 ranks, got 200"}},
+      {{"--mesh", "dp=20,pp=10"}, {"--ranks 200", "at most 128 ranks can train here"}},
       {{"--mesh", "dp=2,pp=2", "--find-unused"}, {"--find-unused"}},
       {{"--balance", "params"}, {"--balance", "--mesh"}},
       {{"--bucket-size", "-1"}, {"--bucket-size", "from 1 to", "got '-1'"}},
