@@ -25,19 +25,13 @@ enum class Scope {
   batch_parts,
 };
 
-/// The chapters that offer a flag.
-struct Chapters {
-  std::vector<int> numbers = {};  ///< empty: all
-  std::string elsewhere = "";     ///< why the other chapters do not offer it
-};
-
 struct Flag {
-  std::string name;   ///< without dashes
-  std::string group;  ///< its heading in --help
+  std::string name;  ///< without dashes
   FlagValue value;
   Scope scope;
+  std::vector<int> chapters;  ///< that offer it; empty: all
   std::string help;
-  Chapters chapters = {};
+  std::string group = "";  ///< its heading in --help
 
   bool is_offered_by(int chapter) const;
   /// Returns whether another value of this flag in `settings` would lead to other weights.
@@ -51,6 +45,8 @@ std::vector<Flag> flag_table(const Chapter& chapter);
 
 /// Returns the flags of no chapter in particular, made once.
 const std::vector<Flag>& flag_table();
+/// Returns the one of that name, which must exist.
+const Flag& flag_named(std::string_view name);
 
 /// Returns whether a flag, named without dashes, is on the command line.
 using WasGiven = std::function<bool(const std::string& flag)>;

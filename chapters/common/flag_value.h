@@ -15,7 +15,7 @@
 
 #include "chapters/common/bounds.h"
 #include "chapters/common/settings.h"
-#include "core/base/error.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 
@@ -86,10 +86,13 @@ FlagValue word(std::optional<Choice> Part::*member) {
   return word(member, names_of(Choice{}), [](std::size_t i) { return static_cast<Choice>(i); });
 }
 
-/// Returns the value of a flag that takes any text, or one that the type of the member parses.
+/// Returns the value of a flag that takes any text but an empty one, or one that the type of the member parses.
 template <class Part, class T>
 FlagValue text(T Part::*member) {
-  return value_of(member, FlagValue::Kind::text, "TEXT", [](const std::string& text) { return T(text); });
+  return value_of(member, FlagValue::Kind::text, "TEXT", [](const std::string& text) {
+    throw_if<UsageError>(text.empty(), "expected a text, got ''; leave out the flag");
+    return T(text);
+  });
 }
 
 /// Returns the value of a switch: "true" or "false".

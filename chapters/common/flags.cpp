@@ -7,12 +7,10 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <set>
-#include <span>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/flag_rules.h"
@@ -26,65 +24,48 @@
 namespace stagecoach {
 namespace {
 
-/// Returns the name in "--name", "--no-name" or "--name=value"; empty for an argument that is no flag.
-std::string_view flag_name(std::string_view argument) {
-  if (!argument.starts_with("--")) {
-    return "";
-  }
-  argument.remove_prefix(argument.starts_with("--no-") ? 5 : 2);
-  return argument.substr(0, argument.find('='));
-}
-
-/// Throws UsageError for flags of other chapters, with an explanation; CLI11 would only call them unknown.
-void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chapter) {
-  for (const std::string_view argument : std::span(argv + 1, argv + argc)) {
-    const std::string_view name = flag_name(argument);
-    for (const Flag& flag : flag_table()) {
-      throw_if<UsageError>(flag.name == name && !flag.is_offered_by(chapter.number), "{} is not a flag of {}: {}",
-                           argument.substr(0, argument.find('=')), chapter.program, flag.chapters.elsewhere);
-    }
-  }
-}
-
-/// What is on a command line.
-struct CommandLine {
-  Settings settings;
-  std::set<std::string> given = {};  ///< the flags, without dashes
-};
-
-/// Sets a flag to a text from the command line.
-void take(CommandLine& line, const Flag& flag, const std::string& text) {
-  if (flag.name == "inject" && text == "list") {
-    std::cout << bug_list(line.settings.chapter);
-    throw HelpShown{};
-  }
-  try {
-    flag.value.set(line.settings, text);
-  } catch (const UsageError& error) {
-    throw CLI::ValidationError("--" + flag.name, error.what());
-  }
-  line.given.insert(flag.name);
-}
-
-/// Describes a flag to CLI11, which then writes to `line`. A switch that is on by default has a second name that turns
-/// it off.
-void add_flag(CLI::App& app, const Flag& flag, CommandLine& line) {
-  const std::string usual = flag.value.text(line.settings);
+/// Describes a flag to CLI11, which then writes to `settings`. A switch that is on by default has a second name that
+/// turns it off.
+void add_flag(CLI::App& app, const Flag& flag, Settings& settings) {
+  const std::string usual = flag.value.text(settings);
   const std::string name = "--" + flag.name;
+  const auto set = [&settings, flag, name](const std::string& text) {
+    if (flag.name == "inject" && text == "list") {
+      std::cout << bug_list(settings.chapter);
+      throw HelpShown{};
+    }
+    try {
+      flag.value.set(settings, text);
+    } catch (const UsageError& error) {
+      throw CLI::ValidationError(name, error.what());
+    }
+  };
   if (flag.value.kind == FlagValue::Kind::on_off) {
     app.add_flag_function(
            usual == "true" ? fmt::format("{},!--no-{}", name, flag.name) : name,
-           [&line, flag](std::int64_t count) { take(line, flag, count > 0 ? "true" : "false"); }, flag.help)
+           [set](std::int64_t count) { set(count > 0 ? "true" : "false"); }, flag.help)
         ->group(flag.group)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     return;
   }
-  const bool is_chosen_later = flag.name == "momentum";  // its default depends on the optimizer
-  app.add_option_function<std::string>(
-         name, [&line, flag](const std::string& text) { take(line, flag, text); }, flag.help)
+  app.add_option_function<std::string>(name, set, flag.help)
       ->group(flag.group)
       ->type_name(flag.value.type)
-      ->default_str(is_chosen_later ? "" : usual);
+      ->default_str(flag.name == "momentum" ? "" : usual);  // that of momentum depends on the optimizer
+}
+
+/// Lets CLI11 accept a flag of other chapters, but not show it, and refuses it with an explanation.
+void refuse_flag(CLI::App& app, const Flag& flag, const Chapter& chapter) {
+  for (const std::string& name : {"--" + flag.name, "--no-" + flag.name}) {
+    app.add_option_function<std::vector<std::string>>(
+           name,
+           [name, &flag, &chapter](const auto& /*values*/) {
+             throw UsageError(fmt::format("{} is not a flag of {}: it belongs to chapter {}", name, chapter.program,
+                                          fmt::join(flag.chapters, ", ")));
+           })
+        ->group("")
+        ->expected(0, -1);
+  }
 }
 
 /// Describes the schedules of --schedule, one per line; empty for a chapter without --schedule.
@@ -108,14 +89,14 @@ Settings defaults_of(const Chapter& chapter) {
   return settings;
 }
 
-/// Reads a command line. Throws HelpShown and UsageError.
-CommandLine read_line(int argc, const char* const* argv, const Chapter& chapter) {
-  CommandLine line{defaults_of(chapter)};
-  CLI::App app(chapter.title, chapter.program);
+/// Reads a command line into `settings`. Throws HelpShown and UsageError.
+void read_line(CLI::App& app, int argc, const char* const* argv, const Chapter& chapter, Settings& settings) {
   app.footer(schedules_help(chapter) + "Example:\n  " + chapter.example + "\n\n" + cpu::levels_help());
   for (const Flag& flag : flag_table(chapter)) {
     if (flag.is_offered_by(chapter.number)) {
-      add_flag(app, flag, line);
+      add_flag(app, flag, settings);
+    } else {
+      refuse_flag(app, flag_named(flag.name), chapter);
     }
   }
   try {
@@ -126,19 +107,6 @@ CommandLine read_line(int argc, const char* const* argv, const Chapter& chapter)
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), chapter.program));
   }
-  return line;
-}
-
-/// Throws UsageError for --smoke with --data, and for an empty file or folder name.
-void require_usable(const Settings& s, const WasGiven& was_given) {
-  for (const auto& [flag, value] : {std::pair("resume", s.run.resume),
-                                    {"out", s.run.out},
-                                    {"data", s.data.source},
-                                    {"profile-file", s.pipeline.profile_file}}) {
-    throw_if<UsageError>(was_given(flag) && value.empty(),
-                         "--{} is empty; give a file or folder, or leave out the flag", flag);
-  }
-  throw_if<UsageError>(s.data.smoke && was_given("data"), "--smoke runs on generated images; leave out --data");
 }
 
 /// Throws UsageError if --out is in the folder of the data: a later run would take what is there for data.
@@ -181,15 +149,20 @@ Settings read_older(const Settings& given, const WasGiven& was_given, const Chap
   return older;
 }
 
-/// Throws UsageError if ranks that share batches would sum the gradient of a batch in other parts than before.
-void require_same_parts(const Settings& now, const Settings& older) {
-  throw_if<UsageError>(shares_batches(now) && batch_parts(now) != batch_parts(older),
-                       "--resume {}: the weights would differ: expected the parts of a batch (data-parallel ranks x "
-                       "micro-batches) to be {}, got {}; give --mesh dp={} and --microbatches {} to keep them, or "
-                       "start a new run without "
-                       "--resume",
-                       now.run.resume, batch_parts(older), batch_parts(now), mesh_of(older).data,
-                       older.training.microbatches);
+/// Throws UsageError for a flag that would change the training, or if ranks that share batches would sum the gradient
+/// of a batch in other parts than before.
+void require_same_training(const Settings& now, const Settings& older) {
+  const std::string changed = first_difference(now, older);
+  throw_if<UsageError>(!changed.empty(),
+                       "--{} differs from the run in {}, but --resume continues the same training; leave out the flag, "
+                       "or start a new run without --resume",
+                       changed, now.run.resume);
+  throw_if<UsageError>(
+      shares_batches(now) && batch_parts(now) != batch_parts(older),
+      "--resume {}: the weights would differ: expected the parts of a batch (data-parallel ranks x micro-batches) "
+      "to be {}, got {}; give --mesh dp={} and --microbatches {} to keep them, or start a new run without "
+      "--resume",
+      now.run.resume, batch_parts(older), batch_parts(now), mesh_of(older).data, older.training.microbatches);
 }
 
 /// Returns the older run's settings, overridden by the flags that were given now.
@@ -219,11 +192,13 @@ Settings merged_with_older(const Settings& given, const Settings& older, const W
 }  // namespace
 
 Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
-  refuse_foreign_flags(argc, argv, chapter);
-  CommandLine line = read_line(argc, argv, chapter);
-  Settings& settings = line.settings;
-  const auto was_given = [&](const std::string& name) { return line.given.contains(name); };
-  require_usable(settings, was_given);
+  Settings settings = defaults_of(chapter);
+  CLI::App app(chapter.title, chapter.program);
+  read_line(app, argc, argv, chapter, settings);
+  const auto was_given = [&](const std::string& name) {
+    const CLI::Option* option = app.get_option_no_throw("--" + name);
+    return option != nullptr && option->count() > 0;
+  };
   if (settings.data.smoke && !was_given("epochs")) {
     settings.training.epochs = settings.training.model == "convnet" ? 2 : 1;
   }
@@ -236,24 +211,18 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   std::optional<Settings> older;
   if (!settings.run.resume.empty()) {
     older = read_older(settings, is_decided, chapter);
-    throw_if<UsageError>(older->data.smoke && was_given("data"),
-                         "--resume {}: that run has --smoke, which runs on generated images; leave out --data",
-                         settings.run.resume);
     settings = merged_with_older(settings, *older, is_decided, chapter);
     settings.run.resumed_level = older->world.cpu_level;
   }
+  throw_if<UsageError>(settings.data.smoke && was_given("data"),
+                       "--data: --smoke, here or in the run to resume, runs on generated images; leave out --data");
   if (settings.world.device->type == DeviceType::cpu) {
     settings.world.cpu_level = cpu::level_in_use().name;
   }
   choose_transport(settings.world, was_given);
   fill_in_defaults(settings, is_decided);
-  const std::string changed = older ? first_difference(settings, *older) : "";
-  throw_if<UsageError>(!changed.empty(),
-                       "--{} differs from the run in {}, but --resume continues the same training; leave out the flag, "
-                       "or start a new run without --resume",
-                       changed, settings.run.resume);
   if (older) {
-    require_same_parts(settings, *older);
+    require_same_training(settings, *older);
   }
   require_consistent(chapter, settings);
   require_out_beside_data(settings);

@@ -90,7 +90,7 @@ TEST_F(OddInputs, NamesThatSettingsCannotHoldAreRefusedBeforeTraining) {
 
 TEST_F(OddInputs, EmptyNamesAreRefused) {
   for (const std::string flag : {"--profile-file", "--data", "--out"}) {
-    expect_line(run(kCh04, {flag, ""}), 2, {flag + " is empty"});
+    expect_line(run(kCh04, {flag, ""}), 2, {flag + ": expected a text, got ''"});
   }
 }
 

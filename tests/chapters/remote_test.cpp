@@ -165,8 +165,8 @@ TEST_F(Remote, RefusesFlagsOfTheOtherForms) {
   };
   expect({"--microbatches", "4"}, "--microbatches: --form remote takes its micro-batches from --splits");
   expect({"--out", "run"}, "--splits 1,2,4,8: --out takes the files of one training, got 4; give one number");
-  expect({"--profile"}, "--profile: --form remote records no trace");
-  expect({"--link", "ethernet100"}, "--link ethernet100 with --clock wall");
+  expect({"--profile"}, "--profile: --form remote");
+  expect({"--link", "ethernet100"}, "--link: the wall clock");
   expect({"--splits", "1,100"}, "a batch of 64 images has at most 64 micro-batches, got 100");
   expect({"--splits", "1,x"}, "numbers of micro-batches, such as 1,2,4,8");
   expect({"--ranks", "1"}, "a master and at least one worker");

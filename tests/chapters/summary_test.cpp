@@ -53,7 +53,7 @@ TEST_F(SummaryOfRuns, StalenessIsThatOfTheLedger) {
 }
 
 TEST_F(SummaryOfRuns, IsOfATraining) {
-  expect_refused(kCh03, {"--smoke", "--explain", "--summary"}, {"--summary with --explain: nothing is trained"});
+  expect_refused(kCh03, {"--smoke", "--explain", "--summary"}, {"--summary: --explain trains nothing"});
 }
 
 }  // namespace
