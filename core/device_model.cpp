@@ -50,13 +50,15 @@ std::int64_t rounded(double seconds) {
 }  // namespace
 
 std::int64_t DeviceModel::picoseconds(const KernelCost& cost) const {
-  double seconds = static_cast<double>(cost.bytes()) / bytes_per_second;
+  const BackendCost& on_backend = cost.on(backend);
+  double seconds = static_cast<double>(cost.bytes() + 2 * on_backend.workspace_bytes) / bytes_per_second;
   if (cost.flops > 0 && cost.kind != CostKind::copy) {
     const Rates& rates = cost.dtype == DType::float64 ? float64 : float32;
     const Rate& rate = rates[static_cast<std::size_t>(cost.kind)];
-    seconds = std::max(seconds, (static_cast<double>(cost.flops) + rate.half) / rate.flops_per_second);
+    seconds = std::max(seconds,
+                       (static_cast<double>(cost.flops + on_backend.idle_flops) + rate.half) / rate.flops_per_second);
   }
-  return cost.on(backend).launches * rounded(launch_seconds) + rounded(seconds);
+  return on_backend.launches * rounded(launch_seconds) + rounded(seconds);
 }
 
 DeviceModel device_model(const std::string& name_or_file) {

@@ -7,8 +7,9 @@
 ///     launches * launch_seconds + max((flops + half) / flops_per_second, bytes / bytes_per_second)
 ///
 /// with the rate of the call's kind and type: a roofline (Williams and others, 2009) whose utilisation
-/// flops / (flops + half) makes a small call cost more per operation than a large one. A call without operations takes
-/// its launches and its bytes.
+/// flops / (flops + half) makes a small call cost more per operation than a large one. The operations include those for
+/// which tiles and vectors stay idle (BackendCost::idle_flops), and the bytes the backend's workspace, written once and
+/// read once. A call without operations takes its launches and its bytes.
 ///
 /// A row of the table is never edited once it is released, so that quoted numbers keep holding: new measurements get a
 /// new name.

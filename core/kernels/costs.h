@@ -35,6 +35,9 @@ enum class CostKind {
 struct BackendCost {
   int launches = 1;                  ///< kernels that a GPU is given; a call on the CPU is one launch
   std::int64_t workspace_bytes = 0;  ///< the most working memory that the call holds at a time
+  /// Of products and convolutions: the operations for which tiles and vectors have room that the shapes do not fill. A
+  /// layer with 6 outputs takes a tile with 16 rows as long as one with 16.
+  std::int64_t idle_flops = 0;
 };
 
 struct KernelCost {

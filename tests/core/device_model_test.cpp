@@ -46,8 +46,13 @@ TEST(DeviceModel, TakesLaunchesAndOperationsOrBytes) {
   EXPECT_EQ(model.picoseconds(product(0, 1'000)), 2'000'000 + 1'000'000);  // none of `half` without operations
   KernelCost copy{.kind = CostKind::copy, .dtype = DType::uint8, .bytes_read = 500, .bytes_written = 500};
   EXPECT_EQ(model.picoseconds(copy), 2'000'000 + 1'000'000);
-  copy.cuda.launches = 3;
+  copy.cuda.workspace_bytes = 250;  // written and read
+  EXPECT_EQ(model.picoseconds(copy), 2'000'000 + 1'500'000);
+  copy.cuda = {.launches = 3};
   EXPECT_EQ(model.picoseconds(copy), 6'000'000 + 1'000'000);
+  KernelCost low = product(6'000'000, 0);
+  low.cuda.idle_flops = 10'000'000;
+  EXPECT_EQ(model.picoseconds(low), 2'000'000 + 17'000'000);
 }
 
 TEST(DeviceModel, NeverTakesLessForMore) {

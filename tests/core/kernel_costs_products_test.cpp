@@ -370,5 +370,29 @@ TEST(KernelCosts, Attention) {
   }
 }
 
+// ---- Lanes and tiles that stay idle
+
+TEST(KernelCosts, IdleLanesOfProducts) {
+  const auto tensor = [](const Shape& shape) { return Tensor::empty(shape, DType::float32, Device{DeviceType::meta}); };
+  const auto linear = [&](std::int64_t samples, std::int64_t inputs, std::int64_t outputs) {
+    Tensor y = tensor({samples, outputs});
+    return kernel_costs().linear(tensor({samples, inputs}), tensor({outputs, inputs}), {}, y);
+  };
+  EXPECT_EQ(linear(64, 100, 128).cpu.idle_flops, 0);
+  EXPECT_EQ(linear(64, 100, 128).cuda.idle_flops, 0);
+  EXPECT_EQ(linear(5, 100, 128).cpu.idle_flops, 2 * 100 * 128 * 3);          // vectors of 8 samples
+  EXPECT_EQ(linear(5, 100, 128).cuda.idle_flops, 2 * 100 * 128 * (16 - 5));  // the low tile
+  EXPECT_EQ(linear(60, 100, 10).cuda.idle_flops, 2 * 100 * (64 * 64 - 600));
+  const auto conv = [&](std::int64_t samples, std::int64_t channels, std::int64_t outputs) {
+    Tensor y = tensor({samples, outputs, 8, 8});
+    return kernel_costs().conv2d(tensor({samples, channels, 8, 8}), tensor({outputs, channels, 3, 3}), {}, {3, 1, 1},
+                                 y);
+  };
+  EXPECT_EQ(conv(64, 3, 6).cpu.idle_flops, 0);
+  EXPECT_EQ(conv(4, 3, 6).cpu.idle_flops, conv(4, 3, 6).flops);  // an image per lane
+  EXPECT_EQ(conv(4, 64, 64).cpu.idle_flops, 0);                  // a channel per lane
+  EXPECT_EQ(conv(64, 3, 6).cuda.idle_flops, 2 * 27 * 64 * 64 * (16 - 6));
+}
+
 }  // namespace
 }  // namespace stagecoach

@@ -47,6 +47,12 @@ std::int64_t conv_workspace(const ConvShape& s, const CpuVectors& vectors, const
   return weight + images * (vectors.padded(layout.channels) * layout.plane() + kTileColumns * plane * vectors.lanes);
 }
 
+/// Returns the operations with which the lanes are idle of a convolution to `channels` planes: a lane is an image, or a
+/// channel of the result in wide layers.
+std::int64_t idle_flops(const ConvShape& s, const CpuVectors& vectors, std::int64_t channels) {
+  return vectors.idle_flops(conv_flops(s), is_wide(s) ? channels : s.samples);
+}
+
 std::int64_t grad_input_workspace(const ConvShape& s, const CpuVectors& vectors) {
   const cpu::Border border = gradient_border(s);
   const ImageLayout grads(s.outputs, s.rows(), s.columns(), border.before, border.below, border.right);
@@ -89,6 +95,7 @@ BackendCost cuda_grad_input(const ConvShape& s, DType dtype) {
         const BackendCost one = product(row_phase(row), column_phase(column));
         all.launches += one.launches;
         all.workspace_bytes = std::max(all.workspace_bytes, one.workspace_bytes);
+        all.idle_flops += one.idle_flops;
       }
     }
   }
@@ -102,25 +109,29 @@ BackendCost cuda_grad_input(const ConvShape& s, DType dtype) {
 KernelCost conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y) {
   const ConvShape s = conv_shape(x, y, window);
   const ImageLayout images(s.channels, s.height, s.width, window.padding, window.padding);
-  const std::int64_t workspace = conv_workspace(s, CpuVectors(x.dtype()), images, s.outputs, positions(s));
-  return {.kind = CostKind::convolution,
-          .dtype = x.dtype(),
-          .flops = conv_flops(s),
-          .bytes_read = bytes_of(x, weight, bias),
-          .bytes_written = bytes_of(y),
-          .cpu = {.workspace_bytes = element_bytes(workspace, x.dtype())},
-          .cuda = cuda_product(s.outputs, s.samples * positions(s), s.channels * taps(s), x.dtype())};
+  const CpuVectors vectors(x.dtype());
+  const std::int64_t workspace = conv_workspace(s, vectors, images, s.outputs, positions(s));
+  return {
+      .kind = CostKind::convolution,
+      .dtype = x.dtype(),
+      .flops = conv_flops(s),
+      .bytes_read = bytes_of(x, weight, bias),
+      .bytes_written = bytes_of(y),
+      .cpu = {.workspace_bytes = element_bytes(workspace, x.dtype()), .idle_flops = idle_flops(s, vectors, s.outputs)},
+      .cuda = cuda_product(s.outputs, s.samples * positions(s), s.channels * taps(s), x.dtype())};
 }
 
 KernelCost conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
   const ConvShape s = conv_shape(grad_x, grad_y, window);
   const DType dtype = grad_y.dtype();
+  const CpuVectors vectors(dtype);
   return {.kind = CostKind::convolution,
           .dtype = dtype,
           .flops = conv_flops(s),
           .bytes_read = bytes_of(grad_y, weight),
           .bytes_written = bytes_of(grad_x),
-          .cpu = {.workspace_bytes = element_bytes(grad_input_workspace(s, CpuVectors(dtype)), dtype)},
+          .cpu = {.workspace_bytes = element_bytes(grad_input_workspace(s, vectors), dtype),
+                  .idle_flops = idle_flops(s, vectors, s.channels)},
           .cuda = cuda_grad_input(s, dtype)};
 }
 
@@ -129,13 +140,15 @@ KernelCost conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Windo
   const ConvShape s = conv_shape(x, grad_y, window);
   const DType dtype = grad_y.dtype();
   const bool has_weight = grad_weight.defined();
-  const std::int64_t workspace = has_weight ? grad_weight_workspace(s, CpuVectors(dtype)) : 0;
+  const CpuVectors vectors(dtype);
+  const std::int64_t workspace = has_weight ? grad_weight_workspace(s, vectors) : 0;
   return {.kind = has_weight ? CostKind::convolution : CostKind::reduction,
           .dtype = dtype,
           .flops = (has_weight ? conv_flops(s) : 0) + (grad_bias.defined() ? grad_y.numel() : 0),
           .bytes_read = has_weight ? bytes_of(grad_y, x) : bytes_of(grad_y),
           .bytes_written = bytes_of(grad_weight, grad_bias),
-          .cpu = {.workspace_bytes = element_bytes(workspace, dtype)},
+          .cpu = {.workspace_bytes = element_bytes(workspace, dtype),
+                  .idle_flops = has_weight ? idle_flops(s, vectors, s.outputs) : 0},
           .cuda = cuda_product(s.outputs, s.channels * taps(s), s.samples * positions(s), dtype,
                                grad_bias.defined() ? 1 : 0)};
 }

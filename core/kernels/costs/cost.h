@@ -49,6 +49,11 @@ struct CpuVectors {
   std::int64_t lanes;  ///< elements of a vector
   /// Returns `count` rounded up to whole vectors.
   std::int64_t padded(std::int64_t count) const { return (count + lanes - 1) / lanes * lanes; }
+  /// Returns the operations with which the lanes of `count` elements in whole vectors are idle, if `flops` are for all
+  /// of the elements.
+  std::int64_t idle_flops(std::int64_t flops, std::int64_t count) const {
+    return count == 0 ? 0 : flops / count * (padded(count) - count);
+  }
   /// Returns the workspace of `product` (core/kernels/cpu/matrix_product.h), in elements: the columns after the last
   /// whole vector of [k, width] and [rows, width].
   std::int64_t product_tail(std::int64_t rows, std::int64_t k, std::int64_t width) const {

@@ -16,8 +16,12 @@ BackendCost cuda_product(std::int64_t m, std::int64_t n, std::int64_t k, DType d
   cuda::ProductExtents e{static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
   const auto kernel = dtype == DType::float64 ? cuda::ProductKernel::tiled : cuda::ProductKernel::registers;
   const cuda::ProductPlan plan = cuda::plan_product(kernel, e);
+  const std::int64_t tiles = plan.tile.blocks(e);
+  const std::int64_t idle_flops = 2 * k * (tiles * plan.tile.m * plan.tile.n - m * n);
   e.n += more_columns;
-  return {.launches = plan.splits > 1 ? 2 : 1, .workspace_bytes = element_bytes(plan.workspace_elements(e), dtype)};
+  return {.launches = plan.splits > 1 ? 2 : 1,
+          .workspace_bytes = element_bytes(plan.workspace_elements(e), dtype),
+          .idle_flops = idle_flops};
 }
 
 namespace {
@@ -32,12 +36,14 @@ KernelCost linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
           .flops = linear_flops(x, y),
           .bytes_read = bytes_of(x, weight, bias),
           .bytes_written = bytes_of(y),
-          .cpu = {.workspace_bytes = element_bytes(vectors.padded(x.size(0)) * (x.size(1) + y.size(1)), x.dtype())},
+          .cpu = {.workspace_bytes = element_bytes(vectors.padded(x.size(0)) * (x.size(1) + y.size(1)), x.dtype()),
+                  .idle_flops = vectors.idle_flops(linear_flops(x, y), x.size(0))},
           .cuda = cuda_product(x.size(0), y.size(1), x.size(1), x.dtype())};
 }
 
 KernelCost linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
   const DType dtype = grad_y.dtype();
+  const CpuVectors vectors(dtype);
   const std::int64_t samples = grad_x.size(0);
   const std::int64_t inputs = grad_x.size(1);
   const std::int64_t outputs = grad_y.size(1);
@@ -46,7 +52,8 @@ KernelCost linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor&
           .flops = linear_flops(grad_x, grad_y),
           .bytes_read = bytes_of(grad_y, weight),
           .bytes_written = bytes_of(grad_x),
-          .cpu = {.workspace_bytes = element_bytes(CpuVectors(dtype).product_tail(samples, outputs, inputs), dtype)},
+          .cpu = {.workspace_bytes = element_bytes(vectors.product_tail(samples, outputs, inputs), dtype),
+                  .idle_flops = vectors.idle_flops(linear_flops(grad_x, grad_y), inputs)},
           .cuda = cuda_product(samples, inputs, outputs, dtype)};
 }
 
@@ -56,14 +63,17 @@ KernelCost linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& gra
   const std::int64_t inputs = x.size(1);
   const std::int64_t outputs = grad_y.size(1);
   const bool has_weight = grad_weight.defined();
-  const std::int64_t tail = has_weight ? CpuVectors(dtype).product_tail(outputs, samples, inputs) : 0;
-  return {.kind = has_weight ? CostKind::matrix_product : CostKind::reduction,
-          .dtype = dtype,
-          .flops = (has_weight ? linear_flops(x, grad_y) : 0) + (grad_bias.defined() ? grad_y.numel() : 0),
-          .bytes_read = has_weight ? bytes_of(grad_y, x) : bytes_of(grad_y),
-          .bytes_written = bytes_of(grad_weight, grad_bias),
-          .cpu = {.workspace_bytes = element_bytes(tail, dtype)},
-          .cuda = cuda_product(outputs, inputs, samples, dtype, grad_bias.defined() ? 1 : 0)};
+  const std::int64_t product_flops = has_weight ? linear_flops(x, grad_y) : 0;
+  const CpuVectors vectors(dtype);
+  const std::int64_t tail = has_weight ? vectors.product_tail(outputs, samples, inputs) : 0;
+  return {
+      .kind = has_weight ? CostKind::matrix_product : CostKind::reduction,
+      .dtype = dtype,
+      .flops = product_flops + (grad_bias.defined() ? grad_y.numel() : 0),
+      .bytes_read = has_weight ? bytes_of(grad_y, x) : bytes_of(grad_y),
+      .bytes_written = bytes_of(grad_weight, grad_bias),
+      .cpu = {.workspace_bytes = element_bytes(tail, dtype), .idle_flops = vectors.idle_flops(product_flops, inputs)},
+      .cuda = cuda_product(outputs, inputs, samples, dtype, grad_bias.defined() ? 1 : 0)};
 }
 
 }  // namespace
