@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <functional>
 #include <limits>
 #include <string>
@@ -78,6 +79,35 @@ TEST(DeviceModel, TakesElevenDaysAtMost) {
   model.bytes_per_second = 1;
   model.launch_seconds = 0;
   EXPECT_EQ(model.picoseconds(product(kMost, kMost)), 1'000'000'000'000'000'000);
+}
+
+/// What the rows take for a large and a small product, an elementwise call, and a product of float64.
+TEST(DeviceModel, RowsNeverChange) {
+  const KernelCost elementwise{.kind = CostKind::elementwise,
+                               .dtype = DType::float32,
+                               .flops = 1'000'000,
+                               .bytes_read = 8'000'000,
+                               .bytes_written = 4'000'000};
+  const std::vector<std::pair<const char*, std::array<std::int64_t, 4>>> rows{
+      {"h200", {39'067'440'156, 4'979'219, 5'227'368, 83'061'250}},
+      {"h200-tf32", {5'295'089'524, 4'089'524, 5'227'368, 83'061'250}},
+      {"h100", {39'067'440'156, 4'979'219, 6'935'931, 83'061'250}},
+      {"h100-tf32", {5'295'089'524, 4'089'524, 6'935'931, 83'061'250}},
+      {"a100", {134'219'683'746, 5'074'371, 10'572'481, 278'776'456}},
+      {"a100-tf32", {16'775'892'671, 4'101'005, 10'572'481, 278'776'456}},
+      {"v100", {166'704'780'921, 5'106'856, 22'332'632, 345'481'122}},
+      {"t4", {323'114'508'057, 5'263'266, 60'490'526, 10'498'763'410}},
+      {"laptop", {9'523'810'479'429, 10'479'429, 124'091'934, 20'202'978'707}},
+  };
+  ASSERT_EQ(rows.size(), device_model_names().size());
+  for (const auto& [name, picoseconds] : rows) {
+    const DeviceModel model = device_model(name);
+    EXPECT_EQ(model.name, name);
+    EXPECT_EQ(picoseconds, (std::array{model.picoseconds(product(1'000'000'000'000, 50'000'000)),
+                                       model.picoseconds(product(1'000'000, 50'000)), model.picoseconds(elementwise),
+                                       model.picoseconds(product(1'000'000'000, 1, DType::float64))}))
+        << name;
+  }
 }
 
 TEST(DeviceModel, UnknownNameIsRefusedWithTheNames) {
