@@ -51,7 +51,7 @@ double measured_seconds(const KernelCall& call, Device device) {
   if (device.type == DeviceType::cpu) {
     return fastest(device, call.run);
   }
-  constexpr int kCalls = 50;
+  constexpr int kCalls = 20;
   call.run();  // loads the kernel
   const auto graph = cuda::record_graph(device, [&] {
     for (int i = 0; i < kCalls; ++i) {
@@ -63,7 +63,7 @@ double measured_seconds(const KernelCall& call, Device device) {
 
 /// Returns the operations per second of a large product.
 double measured_product_rate(Device device, DType dtype) {
-  const std::int64_t n = device.type == DeviceType::cpu ? 512 : 8192;
+  const std::int64_t n = device.type == DeviceType::cpu ? 512 : 2048;
   const auto tensor = [&](const Shape& shape) { return Tensor::full(shape, 0.5, dtype, device); };
   Tensor y = tensor({n, n});
   const KernelCall call{
