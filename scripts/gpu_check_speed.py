@@ -76,7 +76,7 @@ def four_ranks(check):
         check.note(part, f"not run: {lack}")
         return
     data = few_images(check)
-    wanted, differ, rows = {}, [], ""
+    expected, differ, rows = {}, [], ""
     for number, (program, kind, more) in enumerate(FOUR_RANKS):
         name, out = f"ranks-{number}", check.work / f"ranks-{number}"
         status = check.run(name, 40, check.program(program), "--data", data, "--device", "cuda", "--epochs", "1",
@@ -86,7 +86,7 @@ def four_ranks(check):
             return
         weights = out / "weights.safetensors"
         found_hash = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.exists() else "none"
-        same = status == 0 and found_hash == wanted.setdefault(kind, found_hash)
+        same = status == 0 and found_hash == expected.setdefault(kind, found_hash)
         if not same:
             differ.append(f"{program} {more} (exit {status})")
         rows += f"\n| `{program} {more}` | {found_hash[:16]} | {'' if same else 'no'} |"

@@ -144,13 +144,13 @@ is_installed() {
 }
 
 install_missing() {
-  local wanted=() package
+  local packages=() package
   for package in "${missing_packages[@]}"; do
-    is_installed "$package" || wanted+=("$package")
+    is_installed "$package" || packages+=("$package")
   done
-  [[ ${#wanted[@]} -gt 0 ]] || return 0  # all there, but too old
+  [[ ${#packages[@]} -gt 0 ]] || return 0  # all there, but too old
   for package in ccache ca-certificates; do  # useful, but no reason to install by themselves
-    is_installed "$package" || wanted+=("$package")
+    is_installed "$package" || packages+=("$package")
   done
 
   local as_root=()
@@ -159,12 +159,12 @@ install_missing() {
     [[ -t 0 ]] || as_root+=(-n)  # without a terminal nobody can type the password
     if ! has_command sudo || ! "${as_root[@]}" true 2> /dev/null; then
       stop "missing: $(name_missing)" \
-        "run as root: apt-get update && apt-get install --no-install-recommends ${wanted[*]}"
+        "run as root: apt-get update && apt-get install --no-install-recommends ${packages[*]}"
     fi
   fi
 
-  echo "set-up: installing ${wanted[*]}"
-  if [[ " ${wanted[*]} " == *:arm64\ * ]]; then
+  echo "set-up: installing ${packages[*]}"
+  if [[ " ${packages[*]} " == *:arm64\ * ]]; then
     "${as_root[@]}" dpkg --add-architecture arm64
   fi
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3
@@ -173,10 +173,10 @@ install_missing() {
   "${apt[@]}" update > /dev/null || echo "set-up: apt-get update failed; trying to continue" >&2
   local log
   log=$(mktemp)
-  if ! "${apt[@]}" install --yes --no-install-recommends "${wanted[@]}" 2>&1 | tee "$log" | count_packages; then
+  if ! "${apt[@]}" install --yes --no-install-recommends "${packages[@]}" 2>&1 | tee "$log" | count_packages; then
     tail -n 5 "$log" >&2
     rm -f "$log"
-    stop "apt-get could not install ${wanted[*]}" \
+    stop "apt-get could not install ${packages[*]}" \
       "its last lines are above; check the network and the package lists"
   fi
   rm -f "$log"

@@ -36,13 +36,13 @@ class BatchCursor {
   int within_batch(std::int64_t microbatch) const { return static_cast<int>(microbatch % microbatches_); }
   /// Skips the batches before that of the micro-batch: other replicas take theirs.
   const MicroBatches& batch_of(std::int64_t microbatch) {
-    const std::int64_t wanted = microbatch / microbatches_;
-    STAGECOACH_CHECK(wanted + 1 >= loaded_, "micro-batches of batch {} are gone: batch {} has been loaded", wanted,
+    const std::int64_t batch = microbatch / microbatches_;
+    STAGECOACH_CHECK(batch + 1 >= loaded_, "micro-batches of batch {} are gone: batch {} has been loaded", batch,
                      loaded_ - 1);
-    for (; loaded_ <= wanted; ++loaded_) {
-      auto batch = next_();
-      STAGECOACH_CHECK(batch.has_value(), "the epoch is too short: it has {} batches", loaded_);
-      batch_ = std::move(*batch);
+    for (; loaded_ <= batch; ++loaded_) {
+      auto next = next_();
+      STAGECOACH_CHECK(next.has_value(), "the epoch is too short: it has {} batches", loaded_);
+      batch_ = std::move(*next);
     }
     return batch_;
   }

@@ -68,7 +68,7 @@ void Replica::on_complete_gradient(const std::function<void(const Tensor& gradie
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].second.set_gradient_hook([this, use, i](Tensor& parameter) {
       if (is_last_backward_) {
-        times_.gradient_came(i);
+        times_.gradient_arrived(i);
         use(parameter.grad());
       }
     });
@@ -97,7 +97,7 @@ void Replica::wait_for_all_reduces() {
 void Replica::wait_for(Reducer& reducer) {
   reducer.finish();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    times_.gradient_came(i, reducer.times().arrivals[i]);
+    times_.gradient_arrived(i, reducer.times().arrivals[i]);
   }
   times_.end_reductions(reducer.times().reductions);
 }

@@ -137,12 +137,12 @@ class WithSwappedBuckets final : public PassingCommunicator {
 
 /// Swaps the first two receives of gradients in a rank's list of actions.
 void swap_first_receives(std::vector<Action>& actions) {
-  const auto is_wanted = [](const Action& action) { return action.operation == Operation::receive_backward; };
-  const auto first = std::find_if(actions.begin(), actions.end(), is_wanted);
+  const auto is_gradient = [](const Action& action) { return action.operation == Operation::receive_backward; };
+  const auto first = std::find_if(actions.begin(), actions.end(), is_gradient);
   if (first == actions.end()) {
     return;
   }
-  const auto second = std::find_if(first + 1, actions.end(), is_wanted);
+  const auto second = std::find_if(first + 1, actions.end(), is_gradient);
   if (second != actions.end()) {
     std::iter_swap(first, second);
   }

@@ -71,8 +71,8 @@ std::span<const Level> built_levels() {
   return levels;
 }
 
-const Level& choose_level(std::span<const Level> levels, const char* wanted) {
-  const std::string_view name = wanted == nullptr ? "" : wanted;
+const Level& choose_level(std::span<const Level> levels, const char* requested) {
+  const std::string_view name = requested == nullptr ? "" : requested;
   const Level* chosen = nullptr;
   for (const Level& level : levels) {
     if (name.empty() ? level.is_supported : level.name == name) {

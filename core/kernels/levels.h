@@ -30,9 +30,9 @@ struct Level {
 /// Returns the levels that were built, the lowest first.
 std::span<const Level> built_levels();
 
-/// Returns the highest supported one of `levels` or, unless `wanted` is null or empty, the one of that name. Throws
+/// Returns the highest supported one of `levels` or, unless `requested` is null or empty, the one of that name. Throws
 /// UsageError if there is no such level, or if it is not supported.
-const Level& choose_level(std::span<const Level> levels, const char* wanted);
+const Level& choose_level(std::span<const Level> levels, const char* requested);
 
 /// Returns the level of this process, chosen at the first call; the environment variable STAGECOACH_LEVEL overrides the
 /// choice. Throws UsageError as choose_level does.

@@ -57,10 +57,10 @@ Reducer::~Reducer() {
 /// Lays out the buckets in the order in which rank 0 got its gradients: layers may run in a different order than that
 /// of the parameters, and the buckets must be the same on all ranks.
 void Reducer::rebuild() {
-  std::unordered_set<std::size_t> came(first_order_.begin(), first_order_.end());
+  std::unordered_set<std::size_t> arrived(first_order_.begin(), first_order_.end());
   const std::vector<std::size_t> guessed = reverse_order(parameters_.size());
   std::copy_if(guessed.begin(), guessed.end(), std::back_inserter(first_order_),
-               [&](std::size_t i) { return !came.contains(i); });
+               [&](std::size_t i) { return !arrived.contains(i); });
   const std::vector<std::int32_t> mine(first_order_.begin(), first_order_.end());
   Tensor order = Tensor::from(mine, {static_cast<std::int64_t>(mine.size())}, comm_.device());
   comm_.broadcast(order, 0);

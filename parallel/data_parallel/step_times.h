@@ -25,9 +25,9 @@ class StepTimes {
   void begin_step();
   /// Marks the beginning of the step's last backward.
   void begin_backward();
-  void gradient_came(std::size_t parameter) { gradient_came(parameter, without_waits() - mark_); }
+  void gradient_arrived(std::size_t parameter) { gradient_arrived(parameter, without_waits() - mark_); }
   /// Does the same for a gradient that arrived after `seconds` of work since the backward began.
-  void gradient_came(std::size_t parameter, double seconds) { arrivals_[parameter] += seconds; }
+  void gradient_arrived(std::size_t parameter, double seconds) { arrivals_[parameter] += seconds; }
   void end_backward();
   /// Marks the end of all reductions; `spans` are their times.
   void end_reductions(const std::vector<CommThread::Span>& spans);

@@ -20,8 +20,8 @@ constexpr int kWidest = 1000;
 Terminal standard_output() {
   Terminal terminal;
   const bool is_terminal = isatty(STDOUT_FILENO) == 1;
-  const char* wanted = std::getenv("COLUMNS");
-  int columns = number_from<int>(wanted == nullptr ? "" : wanted).value_or(0);
+  const char* variable = std::getenv("COLUMNS");
+  int columns = number_from<int>(variable == nullptr ? "" : variable).value_or(0);
   if (winsize size{}; columns <= 0 && is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
     columns = size.ws_col;
   }

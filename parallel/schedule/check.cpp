@@ -69,7 +69,7 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
 
 /// Returns whether the schedule's computations need `action`. They need a message only if another rank is at its other
 /// end.
-bool is_wanted(const Schedule& s, const Action& action) {
+bool is_needed(const Schedule& s, const Action& action) {
   if (!is_message(action.operation)) {
     return true;
   }
@@ -88,7 +88,7 @@ Grid<unsigned> listed_operations(const Schedule& s, const IsChecked& is_checked,
       return;
     }
     unsigned& bits = listed.at(action.stage, action.microbatch);
-    if (!is_wanted(s, action)) {
+    if (!is_needed(s, action)) {
       problems.add("rank {}: {} has no other rank at the other end", rank, to_string(action));
     } else if ((bits & bit_of(action.operation)) != 0) {
       problems.add("rank {}: {} is listed twice", rank, to_string(action));
@@ -175,7 +175,7 @@ void check_messages(const Schedule& s, Problems& problems) {
     for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
       for (const Operation operation : {Operation::send_forward, Operation::receive_forward, Operation::send_backward,
                                         Operation::receive_backward}) {
-        if ((listed.at(stage, i) & bit_of(operation)) == 0 && is_wanted(s, {operation, stage, i})) {
+        if ((listed.at(stage, i) & bit_of(operation)) == 0 && is_needed(s, {operation, stage, i})) {
           problems.add("{} is missing", to_string({operation, stage, i}));
         }
       }

@@ -50,10 +50,10 @@ std::string nearest(int m, const Legal& legal) {
   return below >= 1 ? fmt::format("{} or {}", below, above) : std::to_string(above);
 }
 
-/// Returns the group nearest to `wanted` that is_legal_group accepts. Needs p <= m: then a group of all m micro-batches
-/// is legal.
-int nearest_group(int p, int m, int wanted) {
-  const int group = std::clamp(wanted, p, m);
+/// Returns the group nearest to `requested` that is_legal_group accepts. Needs p <= m: then a group of all m
+/// micro-batches is legal.
+int nearest_group(int p, int m, int requested) {
+  const int group = std::clamp(requested, p, m);
   int distance = 0;
   while (!is_legal_group(p, m, group - distance) && !is_legal_group(p, m, group + distance)) {
     ++distance;

@@ -121,11 +121,11 @@ void Run::require_data_of_rank_zero(const TrainTest& data) {
   const Fingerprint mine = folder_.data() ? *folder_.data() : fingerprint_of(data);
   const std::vector<double> digests{static_cast<double>(names_digest(mine)), static_cast<double>(mine.train.digest),
                                     static_cast<double>(mine.test.digest)};
-  const std::vector<double> wanted = comm_.sum_numbers(comm_.rank() == 0 ? digests : std::vector<double>(3));
-  throw_if<DataError>(wanted != digests,
+  const std::vector<double> expected = comm_.sum_numbers(comm_.rank() == 0 ? digests : std::vector<double>(3));
+  throw_if<DataError>(expected != digests,
                       "rank {} has other {} than rank 0: expected `data` to name the same data for all processes; copy "
                       "them to all machines",
-                      comm_.rank(), wanted[0] != digests[0] ? "classes" : "images or labels");
+                      comm_.rank(), expected[0] != digests[0] ? "classes" : "images or labels");
 }
 
 void Run::with_files(const std::function<void()>& body) {

@@ -133,11 +133,11 @@ void TcpAdmission::read_hellos(std::vector<Client>& admitted) {
   const auto now = std::chrono::steady_clock::now();
   std::erase_if(strangers_, [&](Stranger& stranger) {
     auto* next = reinterpret_cast<std::byte*>(&stranger.hello) + stranger.received;
-    const std::ptrdiff_t came = stranger.socket.receive_some(next, sizeof(TcpHello) - stranger.received);
-    if (came < 0) {
+    const std::ptrdiff_t bytes = stranger.socket.receive_some(next, sizeof(TcpHello) - stranger.received);
+    if (bytes < 0) {
       return true;
     }
-    stranger.received += static_cast<std::size_t>(came);
+    stranger.received += static_cast<std::size_t>(bytes);
     const bool is_complete = stranger.received == sizeof(TcpHello);
     std::string why = is_complete ? objection(stranger.hello) : "";
     if (!is_complete && now >= stranger.deadline) {

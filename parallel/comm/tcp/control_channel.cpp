@@ -36,7 +36,7 @@ ControlChannel::~ControlChannel() {
   // The bootstrap then closes the connection. To close it here, with messages unread, could undo what was sent.
   {
     std::unique_lock lock(mutex_);
-    came_.wait_for(lock, kFarewell, [this] { return has_ended_; });
+    changed_.wait_for(lock, kFarewell, [this] { return has_ended_; });
   }
   socket_.shut_down();
 }
@@ -59,7 +59,7 @@ void ControlChannel::listen() {
   }
   const std::lock_guard lock(mutex_);
   has_ended_ = true;
-  came_.notify_all();
+  changed_.notify_all();
 }
 
 bool ControlChannel::receive() {
@@ -81,7 +81,7 @@ bool ControlChannel::receive() {
   }
   const std::lock_guard lock(mutex_);
   messages_[key].push_back(std::move(text));
-  came_.notify_all();
+  changed_.notify_all();
   return true;
 }
 
@@ -124,7 +124,7 @@ void ControlChannel::note_failure(const std::string& who) {
     failure_ = who;
   }
   has_failed_ = true;
-  came_.notify_all();
+  changed_.notify_all();
 }
 
 std::string ControlChannel::failure() const {
@@ -134,7 +134,7 @@ std::string ControlChannel::failure() const {
 
 void ControlChannel::back_off() {
   std::unique_lock lock(mutex_);
-  came_.wait_for(lock, kBackOff);
+  changed_.wait_for(lock, kBackOff);
 }
 
 ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, std::function<std::string()> context,

@@ -67,7 +67,7 @@ class ControlChannel {
   std::atomic<bool> has_failed_ = false;
   std::atomic<bool> ending_ = false;
   mutable std::mutex mutex_;  // guards the members below
-  std::condition_variable came_;
+  std::condition_variable changed_;
   std::map<std::string, std::deque<std::string>> messages_;
   std::string failure_;
   bool has_ended_ = false;  // the listener

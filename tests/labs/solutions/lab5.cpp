@@ -74,10 +74,10 @@ class VShapedRanks {
     const int free_places = task_.activations - held(down) - held(up);
     // Input gradients first: other ranks wait for them. A forward on the arm down leaves room for one on the arm up, so
     // that the oldest micro-batch can always go on. Weight gradients wait until nothing else can run.
-    const bool ran = (gradient_came(up, before) && add(Operation::backward_input, up)) ||
-                     (gradient_came(down, before) && add(Operation::backward_input, down)) ||
-                     (free_places > 0 && input_came(up, before) && add(Operation::forward, up)) ||
-                     (free_places > 1 && input_came(down, before) && add(Operation::forward, down)) ||
+    const bool ran = (gradient_arrived(up, before) && add(Operation::backward_input, up)) ||
+                     (gradient_arrived(down, before) && add(Operation::backward_input, down)) ||
+                     (free_places > 0 && input_arrived(up, before) && add(Operation::forward, up)) ||
+                     (free_places > 1 && input_arrived(down, before) && add(Operation::forward, down)) ||
                      (weights_wait(up) && add(Operation::backward_weight, up)) ||
                      (weights_wait(down) && add(Operation::backward_weight, down));
     static_cast<void>(ran);  // otherwise the rank is idle
@@ -85,14 +85,14 @@ class VShapedRanks {
 
   Counts& of(int stage) { return done_[static_cast<std::size_t>(stage)]; }
   int held(int stage) { return of(stage).forwards - of(stage).weight_gradients; }
-  bool input_came(int stage, const std::vector<Counts>& before) {
-    const int came = stage == 0 ? task_.microbatches : before[static_cast<std::size_t>(stage) - 1].forwards;
-    return of(stage).forwards < came;
+  bool input_arrived(int stage, const std::vector<Counts>& before) {
+    const int arrived = stage == 0 ? task_.microbatches : before[static_cast<std::size_t>(stage) - 1].forwards;
+    return of(stage).forwards < arrived;
   }
-  bool gradient_came(int stage, const std::vector<Counts>& before) {
+  bool gradient_arrived(int stage, const std::vector<Counts>& before) {
     const bool is_last = stage + 1 == schedule_.stage_count();
-    const int came = is_last ? of(stage).forwards : before[static_cast<std::size_t>(stage) + 1].input_gradients;
-    return of(stage).input_gradients < came;
+    const int arrived = is_last ? of(stage).forwards : before[static_cast<std::size_t>(stage) + 1].input_gradients;
+    return of(stage).input_gradients < arrived;
   }
   bool weights_wait(int stage) { return of(stage).weight_gradients < of(stage).input_gradients; }
 
