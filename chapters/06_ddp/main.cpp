@@ -99,8 +99,7 @@ void train(const Settings& settings) {
     return explain_modes(settings, topology, data);  // prints a timeline per mode, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(topology.world, settings.training.inject,
-               [&](Rank& rank) { train_rank(settings, topology, data, rank); });
+  launch_ranks(topology.world, settings.training.inject, [&](Rank& r) { train_rank(settings, topology, data, r); });
 }
 
 const Chapter kChapter{
