@@ -30,7 +30,7 @@ void require_gloo_world(const World& world) {
                        "transport gloo: Gloo sends tensors between CPUs only; use transport `nccl`, or device `cpu`");
   throw_if<UsageError>(
       world.clock != ClockKind::wall,
-      "transport gloo: clock `virtual_time` needs ranks that share a clock; use clock `wall`, or transport `thread`");
+      "transport gloo: a clock that computes time is for ranks that share it; use clock `wall`, or transport `thread`");
 }
 
 /// Returns on all ranks at about the same time: they start their clocks then.

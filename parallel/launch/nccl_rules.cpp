@@ -19,9 +19,10 @@ void require_nccl(const World& world, const std::optional<LaunchEnvironment>& pr
   throw_if<UsageError>(
       world.device != DeviceType::cuda,
       "transport nccl: NCCL sends tensors between GPUs only; use device `cuda`, or another `transport`");
-  throw_if<UsageError>(world.clock != ClockKind::wall,
-                       "transport nccl: clock `virtual_time` is for ranks that share devices; use clock `wall`, or "
-                       "transport `thread`");
+  throw_if<UsageError>(
+      world.clock != ClockKind::wall,
+      "transport nccl: a clock that computes time is for ranks that share devices; use clock `wall`, or "
+      "transport `thread`");
   throw_if<UsageError>(!process && world.ranks > gpus,
                        "transport nccl: the run has {} ranks, but this machine has {}; {}", world.ranks,
                        counted(gpus, "GPU"), kSharingAdvice);

@@ -60,7 +60,7 @@ RANKS = {
     "ranks": ["1", "2", "3", "4", "12", "13", "128", "129"],
     "split": ["6,6", "3,9", "4,4,4", "3,3,3,3", "12", "1,2,9", "6,", ",6", "2147483647,2147483647,14", "13", "0,12"],
     "balance": ["layers", "params", "time", "pipedream"],
-    "clock": ["wall", "virtual"],
+    "clock": ["wall", "virtual", "modelled"],
     "link": ["none", "nvlink4", "ethernet100", "20us,12.5GB/s", "2e-5,12.5e9", "1e308GB/s,1", "1,0", "3601,1", "0,1e308GB/s"],
     "transport": ["thread", "nccl"],
     "timeout": ["30", "1e-6", "1e-7", "1e6", "1000001", "1e9", "1e18"],
@@ -68,7 +68,7 @@ RANKS = {
 RECOMPUTE = {"recompute": None}
 GRAPH = {"graph": None, "no-graph": None}
 PROGRAMS = {
-    "ch01_single_device": {**COMMON, **MICROBATCHES, "clock": ["wall", "virtual"], **GRAPH},
+    "ch01_single_device": {**COMMON, **MICROBATCHES, "clock": ["wall", "virtual", "modelled"], **GRAPH},
     "ch02_naive_model_parallel": {**COMMON, **RANKS, **GRAPH},
     "ch03_gpipe": {**COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, **GRAPH, "schedule": ["gpipe", "by-hand", "1f1b"]},
     "ch04_pipedream": {
