@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "core/base/error.h"
+#include "core/kernel_meter.h"
 
 namespace stagecoach {
 namespace {
@@ -68,6 +69,9 @@ CallQueue& call_queue(const Stream& stream) {
 }
 
 void finish_queued_calls() {
+  if (KernelMeter* meter = KernelMeter::current()) {
+    meter->wait_for({});
+  }
   for (std::size_t i = 0; i < are_on.size(); ++i) {
     if (are_on[i]) {
       streams[i]->compute.finish();

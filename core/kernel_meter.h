@@ -4,6 +4,8 @@
 /// instead of measuring it (parallel/comm/clock.h). The kernels run all the same; on the device `meta` only their
 /// costs exist. GPUs are not metered.
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "core/device.h"
@@ -22,8 +24,15 @@ class KernelMeter {
 
   /// Returns the meter of the calling thread; null if it has none, or while a queued call runs.
   static KernelMeter* current() { return current_; }
-  /// Is told that a kernel is called on `device`.
-  virtual void add(Device device, const KernelCost& cost) = 0;
+  /// Is told that the kernel `name` (a string literal) is called on `device`.
+  virtual void add(const char* name, Device device, const KernelCost& cost) = 0;
+  /// Is told that a tensor is copied to another device.
+  virtual void copy(Device from, Device to, const KernelCost& cost) = 0;
+  /// Is told that the thread waits for what it has called on `device` so far, or on all devices, as to read a value.
+  virtual void wait_for(std::optional<Device> device) = 0;
+  /// Is told that the thread takes a batch of `bytes` of data, which has been loaded since the previous one was taken;
+  /// 0 bytes begin an epoch.
+  virtual void take_batch(std::int64_t bytes) = 0;
 
  private:
   static thread_local KernelMeter* current_;

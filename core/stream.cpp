@@ -3,6 +3,7 @@
 #include "core/asynchronous.h"
 #include "core/base/error.h"
 #include "core/cuda_backend.h"
+#include "core/kernel_meter.h"
 #include "core/stream_order.h"
 
 namespace stagecoach {
@@ -13,6 +14,8 @@ void synchronize(const Stream& stream) {
     cuda::synchronize(stream);
   } else if (is_asynchronous(stream.device)) {
     wait_for_point(*mark_point(stream));
+  } else if (KernelMeter* meter = KernelMeter::current()) {
+    meter->wait_for(stream.device);
   }
 }
 

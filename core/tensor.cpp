@@ -5,6 +5,7 @@
 #include "core/asynchronous.h"
 #include "core/autograd/node.h"
 #include "core/base/recycled.h"
+#include "core/kernel_meter.h"
 #include "core/kernels/kernels.h"
 #include "core/stream_order.h"
 
@@ -114,7 +115,12 @@ T* Tensor::mutable_data() {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor here = detach().to(Device{});
+  if (KernelMeter* meter = KernelMeter::current()) {
+    meter->wait_for(device());
+  }
+  // A CPU's memory needs no copy, which one rank would make and another, whose device this is, would not.
+  const bool is_near = device().type == DeviceType::cpu && !is_asynchronous(device());
+  const Tensor here = is_near ? seen_from(Device{}) : detach().to(Device{});
   const T* values = here.data<T>();
   return {values, values + numel()};
 }

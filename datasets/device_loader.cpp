@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/kernel_meter.h"
 #include "core/transfer.h"
 
 namespace stagecoach {
@@ -13,6 +14,9 @@ DeviceLoader::DeviceLoader(Loader loader, Device device) : loader_(std::move(loa
 void DeviceLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
   loader_.start_epoch(epoch, first_batch);
   begun_ = false;
+  if (KernelMeter* meter = KernelMeter::current()) {
+    meter->take_batch(0);
+  }
 }
 
 std::optional<Batch> DeviceLoader::next() {
@@ -21,6 +25,9 @@ std::optional<Batch> DeviceLoader::next() {
     if (batch) {
       batch->images = batch->images.seen_from(device_);
       batch->labels = batch->labels.seen_from(device_);
+      if (KernelMeter* meter = KernelMeter::current()) {
+        meter->take_batch(static_cast<std::int64_t>(batch->images.bytes() + batch->labels.bytes()));
+      }
     }
     return batch;
   }

@@ -1,6 +1,12 @@
 #pragma once
 /// @file
 /// A loader whose batches are on a device.
+///
+/// On the modelled clock (parallel/comm/clock.h) one batch is loaded ahead, beside the step with the batch before it:
+/// the host prepares it, at DeviceModel::load_bytes_per_second, and then copies it to the device, at
+/// host_bytes_per_second. If a step asks for a batch that is not there yet, the rank waits for it, and is idle. The
+/// first batch of an epoch is loaded from the epoch's start, so the rank always waits for it. The bytes are those of
+/// the images, as uint8 in the size that the model takes, and of the labels.
 
 #include <array>
 #include <optional>

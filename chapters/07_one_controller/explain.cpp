@@ -77,18 +77,19 @@ TimelineRow row_of(const std::string& name, const Events& events, double start, 
 }
 
 /// Returns the timeline of a step, from its events.
-std::string timeline_of(const PlacedModel& model, const Events& all) {
+std::string timeline_of(const PlacedModel& model, const Events& all, ClockKind clock) {
   const Events host = events_of(all, 0, "action");
   double end = 0;
   for (const Trace::Event& event : all) {
     end = std::max(end, event.end);
   }
   const double start = host.front().start;
-  TimelineChart chart{.title = "Timeline of a step, measured",
-                      .unit = "s",
-                      .length = end - start,
-                      .legend = {{"forward", kSkyBlue}, {"backward", kOrange}},
-                      .idle_name = "idle"};
+  TimelineChart chart{
+      .title = clock == ClockKind::modelled ? "Timeline of a step, modelled" : "Timeline of a step, measured",
+      .unit = "s",
+      .length = end - start,
+      .legend = {{"forward", kSkyBlue}, {"backward", kOrange}},
+      .idle_name = "idle"};
   const double closely = chart.length / 200;
   chart.rows.push_back(row_of("host", host, start, closely));
   for (const Device device : model.devices) {
@@ -98,21 +99,30 @@ std::string timeline_of(const PlacedModel& model, const Events& all) {
   return timeline_text(chart, standard_output()) + "\n";
 }
 
-/// Returns the events of the second of two steps: in the first one, memory is touched for the first time.
-Events measure_step(const Settings& settings, PlacedModel& model, const Dataset& data, const TrainStep& step) {
+/// Returns the events of the second of two steps: in the first one, memory is touched for the first time. Where times
+/// are computed, nothing else is: tensors have no memory.
+Events measure_step(const Settings& settings, PlacedModel model, const Dataset& data, const TrainStep& step) {
+  std::unique_ptr<Clock> clock;
+  if (settings.world.clock == ClockKind::modelled) {
+    clock = make_clock(ClockKind::modelled, Device{}, {}, *settings.world.modelled_device);
+    for (Device& device : model.devices) {
+      device.type = DeviceType::meta;
+    }
+  }
   model.place(settings.training.seed);
   const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());
-  DeviceLoader loader = make_host_loader(settings, data, LoaderFor::training);
-  loader.start_epoch(1);
-  const auto batch = loader.next();
+  const std::int64_t images = std::min(settings.training.batch_size, data.size());
+  const std::int64_t side = settings.training.image_size;
+  const Batch batch{Tensor::zeros({images, 3, side, side}, DType::uint8), Tensor::zeros({images}, DType::int32)};
   EpochSums sums(model.devices.back());
   const auto run = [&] {
-    step(settings, model, *batch, *optimizer, sums);
+    step(settings, model, batch, *optimizer, sums);
     finish_queued_calls();
   };
   run();
   Trace trace;
-  trace.attach(0);
+  trace.attach(
+      0, clock == nullptr ? std::function<double()>() : [&] { return clock->now(); });
   run();
   Trace::detach();
   return trace.events();
@@ -146,7 +156,7 @@ void explain(const Settings& settings, PlacedModel& model, const Dataset& data, 
       "Then the outputs are concatenated, and one loss and one backward follow: the backward runs through the same "
       "devices in the reverse order.\n");
   if (settings.run.profile) {
-    print_text(timeline_of(model, measure_step(settings, model, data, step)));
+    print_text(timeline_of(model, measure_step(settings, model, data, step), settings.world.clock));
   }
 }
 

@@ -17,8 +17,8 @@ using TrainStep = std::function<void(const Settings& settings, const PlacedModel
                                      Optimizer& optimizer, EpochSums& sums)>;
 
 /// Prints the device of each layer and, for the pipelined form, the work of every device in each clock tick. With
-/// --profile also runs `step` twice, and prints the measured timeline of the second run: one row for the host, one per
-/// asynchronous device.
+/// --profile also runs `step` twice, and prints the timeline of the second run: one row for the host, one per
+/// asynchronous device. On the modelled clock nothing is computed but times.
 void explain(const Settings& settings, PlacedModel& model, const Dataset& data, const TrainStep& step);
 
 }  // namespace stagecoach

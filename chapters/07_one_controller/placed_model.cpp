@@ -7,6 +7,7 @@
 #include "core/autograd/backward.h"
 #include "core/base/throw_if.h"
 #include "core/ops.h"
+#include "parallel/comm/modelled_streams.h"
 
 namespace stagecoach {
 
@@ -45,12 +46,16 @@ std::vector<Device> open_devices(const WorldSettings& settings) {
   return devices;
 }
 
-std::unique_ptr<AsynchronousDevices> make_asynchronous(const Settings& settings, const std::vector<Device>& devices) {
-  if (settings.pipeline.synchronous || devices.front().type != DeviceType::cpu) {
+std::shared_ptr<const void> make_asynchronous(const Settings& settings, const std::vector<Device>& devices) {
+  const bool synchronous = settings.pipeline.synchronous;
+  const int copies = settings.pipeline.copy_stream == CopyStream::compute ? Stream::kCompute : Stream::kCopies;
+  if (settings.world.clock == ClockKind::modelled) {
+    return std::make_shared<ModelledStreams>(devices, settings.world.link->within_node(), copies, synchronous);
+  }
+  if (synchronous || devices.front().type != DeviceType::cpu) {
     return nullptr;
   }
-  const bool with_computations = settings.pipeline.copy_stream == CopyStream::compute;
-  return std::make_unique<AsynchronousDevices>(devices, with_computations ? Stream::kCompute : Stream::kCopies);
+  return std::make_shared<AsynchronousDevices>(devices, copies);
 }
 
 PlacedModel split_over_devices(const Settings& settings, const Dataset& data, const std::vector<Device>& devices) {
@@ -83,7 +88,7 @@ void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader,
 }
 
 Predictor make_predictor(const Settings& settings, const PlacedModel& model) {
-  if (!is_asynchronous(model.devices.front())) {
+  if (settings.pipeline.synchronous || model.devices.front().type != DeviceType::cpu) {
     return {};
   }
   const Prediction ideal{.ideal_idle =

@@ -33,8 +33,9 @@ struct PlacedModel {
 
 /// Returns the devices of the run: cpu:1, cpu:2, … (cpu:0 is the host's), or GPUs.
 std::vector<Device> open_devices(const WorldSettings& world);
-/// Makes CPU devices asynchronous while the result exists, unless --synchronous is given. (GPUs are so anyway.)
-std::unique_ptr<AsynchronousDevices> make_asynchronous(const Settings& settings, const std::vector<Device>& devices);
+/// Makes CPU devices asynchronous while the result exists, unless --synchronous is given. (GPUs are so anyway.) On the
+/// modelled clock their times are computed: copies between two devices take --link.
+std::shared_ptr<const void> make_asynchronous(const Settings& settings, const std::vector<Device>& devices);
 
 /// Splits the model of --model into one stage per device, by --split or --balance; without --split, the ConvNet on four
 /// devices is split as conv1 | conv2 | fc | out. The model has no memory yet.

@@ -142,7 +142,7 @@ std::vector<IdleFlags> idle_flags(const Settings& s, const Chapter& chapter) {
       {is_remote, "explain profile", "--form remote has no schedule and no trace to show; leave out the flag"},
       {pipeline.form == ControllerForm::naive, "microbatches",
        "--form naive does not divide its batches; leave out the flag, or use --form pipelined"},
-      {chapter.number == 7 && !is_remote, "link timeout",
+      {chapter.number == 7 && !is_remote, s.world.clock == ClockKind::modelled ? "timeout" : "link timeout",
        fmt::format("--form {} sends no messages; leave out the flag, or use --form remote", name_of(pipeline.form))},
       {s.world.clock == ClockKind::wall, "link",
        "the wall clock measures the real time of messages; use --clock virtual or --clock modelled, or leave out "
@@ -337,10 +337,10 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   refuse_if(training.optimizer == OptimizerKind::adam && training.momentum != 0,
             "--momentum {}: --optimizer adam has no momentum setting; leave out --momentum", training.momentum);
   const bool is_one_program = chapter.number == 7 && s.pipeline.form != ControllerForm::remote;
-  refuse_if(is_one_program && world.clock != ClockKind::wall,
-            "--clock {}: the devices of one program share the real clock; leave out --clock, or use --form remote "
-            "or a chapter with ranks",
-            name_of(world.clock));
+  refuse_if(
+      is_one_program && world.clock == ClockKind::virtual_time,
+      "--clock virtual: the devices of one program share the real clock; use --clock modelled, leave out --clock, "
+      "or use --form remote or a chapter with ranks");
   refuse_if(is_one_program && world.transport != Transport::thread,
             "--form {} is one program; start it without mpirun or another launcher", name_of(s.pipeline.form));
   refuse_if(world.clock == ClockKind::modelled && world.device->type == DeviceType::cuda,

@@ -7,11 +7,13 @@
 #include <cmath>
 #include <exception>
 #include <mutex>
+#include <optional>
 
 #include "core/allocator.h"
 #include "core/base/throw_if.h"
 #include "core/kernel_meter.h"
 #include "core/stream.h"
+#include "parallel/comm/modelled_streams.h"
 
 namespace stagecoach {
 
@@ -101,7 +103,8 @@ class GpuClock final : public Clock {
   double began_at_ = 0;
 };
 
-/// Counts what the kernels of a thread would take on a named device.
+/// Counts what the kernels of a thread would take on a named device. If the thread gives them to devices that work
+/// beside it (ModelledStreams), counts what it takes to launch them, and its waits.
 class ModelledClock final : public Clock, private KernelMeter {
  public:
   ModelledClock(const Network& network, Device device, const DeviceModel& model)
@@ -115,32 +118,81 @@ class ModelledClock final : public Clock, private KernelMeter {
     allocator(device).model_workspace();
   }
   ClockKind kind() const override { return ClockKind::modelled; }
-  double now() noexcept override { return static_cast<double>(picoseconds_) / kPicosecondsPerSecond; }
+  double now() noexcept override { return seconds(picoseconds_); }
   std::unique_ptr<Clock> another() const override {
     return std::make_unique<ModelledClock>(network(), device_, model_);
   }
 
  private:
-  void add(Device device, const KernelCost& cost) override {
-    if (waits_ == 0) {
+  void add(const char* name, Device device, const KernelCost& cost) override {
+    if (waits_ > 0) {
+      return;
+    }
+    allocator(device).note_workspace(static_cast<std::size_t>(cost.on(model_.backend).workspace_bytes));
+    if (ModelledStreams* streams = ModelledStreams::of(device)) {
+      launch(cost);
+      wait_if_synchronous(streams->launch(name, device, picoseconds_, model_.picoseconds(cost)));
+    } else {
       picoseconds_ += model_.picoseconds(cost);
-      allocator(device).note_workspace(static_cast<std::size_t>(cost.on(model_.backend).workspace_bytes));
+    }
+  }
+  void copy(Device from, Device to, const KernelCost& cost) override {
+    ModelledStreams* streams = ModelledStreams::of(from);
+    const bool to_host = streams != nullptr && ModelledStreams::of(to) == nullptr;
+    streams = streams == nullptr ? ModelledStreams::of(to) : streams;
+    if (streams == nullptr) {
+      return add("copy", from, cost);
+    }
+    if (waits_ > 0) {
+      return;
+    }
+    launch(cost);
+    const auto bytes = static_cast<double>(cost.bytes_read);
+    const std::int64_t arrival = streams->copy(from, to, bytes, picoseconds_, model_.host_bytes_per_second);
+    to_host ? wait_until(arrival) : wait_if_synchronous(arrival);
+  }
+  void wait_for(std::optional<Device> device) override {
+    if (const ModelledStreams* streams = device ? ModelledStreams::of(*device) : ModelledStreams::current()) {
+      wait_until(device ? streams->end(*device) : streams->end());
+    }
+  }
+  void take_batch(std::int64_t bytes) override {
+    // Where devices are not the rank's own, the copy to one is a call of the controller's.
+    const bool is_copied = ModelledStreams::current() == nullptr;
+    const double seconds_per_byte =
+        1 / model_.load_bytes_per_second + (is_copied ? 1 / model_.host_bytes_per_second : 0);
+    loading_since_ += picoseconds(static_cast<double>(bytes) * seconds_per_byte);
+    Waiting(*this).until(seconds(loading_since_));
+    loading_since_ = picoseconds_;
+  }
+  /// The host is busy for each kernel that it launches.
+  void launch(const KernelCost& cost) {
+    picoseconds_ += cost.on(model_.backend).launches * picoseconds(model_.host_launch_seconds);
+  }
+  void wait_until(std::int64_t time) { picoseconds_ = std::max(picoseconds_, time); }
+  void wait_if_synchronous(std::int64_t end) {
+    if (ModelledStreams::current()->is_synchronous()) {
+      wait_until(end);
     }
   }
   void stop() override { ++waits_; }
   double resume(double earliest) noexcept override {
     --waits_;
     if (earliest > now()) {
-      picoseconds_ = std::llround(earliest * kPicosecondsPerSecond);
+      picoseconds_ = picoseconds(earliest);
     }
     return now();
   }
 
   static constexpr double kPicosecondsPerSecond = 1e12;
+  static std::int64_t picoseconds(double seconds) { return std::llround(seconds * kPicosecondsPerSecond); }
+  static double seconds(std::int64_t picoseconds) { return static_cast<double>(picoseconds) / kPicosecondsPerSecond; }
+
   Device device_;
   DeviceModel model_;
   std::int64_t picoseconds_ = 0;
-  int waits_ = 0;  // that have begun and not ended
+  int waits_ = 0;                   // that have begun and not ended
+  std::int64_t loading_since_ = 0;  // when the previous batch was taken
 };
 
 }  // namespace

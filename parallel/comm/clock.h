@@ -7,7 +7,8 @@
 /// which it arrives. The work is real and its time is measured; only the concurrency of ranks and links is modelled.
 ///
 /// The modelled clock measures nothing. It advances by what a named device would take for each kernel that this rank
-/// calls (core/device_model.h), so all times are computed, and the same on every machine.
+/// calls (core/device_model.h), so all times are computed, and the same on every machine. One thread can also give its
+/// calls to several devices that work beside it (modelled_streams.h); device_loader.h says what data take.
 
 #include <chrono>
 #include <memory>

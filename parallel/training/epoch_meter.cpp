@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/allocator.h"
 #include "core/asynchronous.h"
 #include "core/transfer.h"
+#include "parallel/comm/modelled_streams.h"
 
 namespace stagecoach {
 namespace {
@@ -15,6 +17,14 @@ namespace {
 /// Returns the progress at the start of an epoch, with the memory of `places` devices.
 Progress start_of(std::int64_t epoch, std::size_t places) {
   return {.epoch = epoch, .peak_bytes = std::vector<std::int64_t>(places)};
+}
+
+/// Returns how long an asynchronous device has worked so far; nothing for a synchronous one.
+std::optional<double> busy_seconds(Device device) {
+  if (const ModelledStreams* streams = ModelledStreams::of(device)) {
+    return streams->busy_seconds(device);
+  }
+  return is_asynchronous(device) ? std::optional(call_queue({device, Stream::kCompute}).busy_seconds()) : std::nullopt;
 }
 
 }  // namespace
@@ -29,7 +39,7 @@ EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices)
   }
 }
 
-bool EpochMeter::has_queues() const { return is_asynchronous(devices_.front().device); }
+bool EpochMeter::has_queues() const { return busy_seconds(devices_.front().device).has_value(); }
 
 double EpochMeter::idle_seconds() const {
   if (!has_queues()) {
@@ -37,7 +47,7 @@ double EpochMeter::idle_seconds() const {
   }
   double busy = 0;
   for (const Watched& watched : devices_) {
-    busy += call_queue({watched.device, Stream::kCompute}).busy_seconds();
+    busy += *busy_seconds(watched.device);
   }
   return comm_.clock().now() - busy / static_cast<double>(devices_.size());
 }
@@ -61,6 +71,7 @@ void EpochMeter::start_epoch() {
   }
   train_sums_.loss.fill(progress_.loss_sum);
   train_sums_.correct.fill(static_cast<double>(progress_.correct));
+  load_waited_ = 0;
   first_step_ = progress_.step;
   sent_ = traffic();
   start_test();
@@ -79,7 +90,8 @@ void EpochMeter::add_time() {
   start_clock();
 }
 
-void EpochMeter::add_load_wait(double seconds) {
+void EpochMeter::add_load_wait(double seconds, double modelled_seconds) {
+  load_waited_ += modelled_seconds;
   if (comm_.clock().kind() == ClockKind::wall && !has_queues()) {  // queues are idle meanwhile anyway
     progress_.waited += seconds;
   }
@@ -160,7 +172,10 @@ void EpochMeter::find_busiest_link() {
   busiest_link_ = {index / places, index % places, *busiest / steps};
 }
 
-EpochResult EpochMeter::finish_epoch(const Prediction& prediction) {
+EpochResult EpochMeter::finish_epoch(Prediction prediction) {
+  if (prediction.predicted_seconds) {
+    *prediction.predicted_seconds += load_waited_;
+  }
   const Progress done = std::exchange(progress_, start_of(progress_.epoch + 1, progress_.peak_bytes.size()));
   const auto images = static_cast<double>(done.seen);
   return {.epoch = done.epoch,

@@ -50,9 +50,10 @@ class EpochMeter {
   /// Starts counting time and waits, until the next add_time().
   void start_clock();
   void add_time();
-  /// Adds a wait for data, unless the clock is virtual: that clock does not advance during the wait. That of
-  /// asynchronous devices shows in their own idle time.
-  void add_load_wait(double seconds);
+  /// Adds a real wait for data, unless the clock is virtual: that clock does not advance during the wait. That of
+  /// asynchronous devices shows in their own idle time. A wait on the modelled clock, which has counted it, is
+  /// `modelled_seconds`; no schedule predicts it, so it is added to what is predicted.
+  void add_load_wait(double seconds, double modelled_seconds);
   void add_step(std::int64_t images);
   /// Ends the count of sent bytes, which began with the epoch: what follows is no training.
   void stop_counting_bytes();
@@ -67,7 +68,7 @@ class EpochMeter {
   /// that of all ranks, with the seconds of rank 0. All ranks call it.
   void combine_ranks();
   /// Returns the results of the epoch; called after combine_ranks(). Afterwards progress() is that of the next epoch.
-  EpochResult finish_epoch(const Prediction& prediction);
+  EpochResult finish_epoch(Prediction prediction);
 
  private:
   using Traffic = std::map<std::pair<int, int>, double>;
@@ -91,6 +92,7 @@ class EpochMeter {
   double test_accuracy_ = 0;     // over all ranks
   double time_mark_ = 0;         // time up to here is in progress_.seconds
   double idle_mark_ = 0;         // idle time up to here is in progress_.waited
+  double load_waited_ = 0;       // modelled, in this epoch
   std::int64_t first_step_ = 0;  // of the epoch in this run
   // Bytes by sender and receiver; until the training ends, those that were sent before the epoch.
   Traffic sent_;

@@ -166,9 +166,11 @@ class Epoch {
   template <class AnyLoader>
   auto next_batch(AnyLoader& loader) {
     const Span span("load", "data");
+    const Clock& clock = run_.comm_.clock();
     const double before = loader.waited();
+    const double before_by_clock = clock.waited();
     auto batch = loader.next();
-    run_.meter_.add_load_wait(loader.waited() - before);
+    run_.meter_.add_load_wait(loader.waited() - before, clock.waited() - before_by_clock);
     return batch;
   }
   /// Returns whether batch `batch` of the epoch may begin (see StopProtocol::may_begin).

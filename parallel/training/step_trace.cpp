@@ -55,7 +55,7 @@ StepTrace::StepTrace(Communicator& comm, const std::vector<Device>& devices, con
   if (options.profile) {
     trace_->wait_for(comm.device());
   }
-  if (comm.size() > 1) {
+  if (comm.size() > 1 || comm.clock().kind() != ClockKind::wall) {
     trace_->attach(comm.rank(), [&clock = comm.clock()] { return clock.now(); });
   } else {
     trace_->attach(0);

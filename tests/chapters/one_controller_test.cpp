@@ -127,11 +127,58 @@ TEST_F(OneController, TracesTheHostAndTheDevices) {
   EXPECT_NE(trace.find(R"("name":"3F7","cat":"device")"), std::string::npos);
 }
 
+class OneControllerModelled : public OneController {
+ protected:
+  /// Returns the seconds of an epoch.
+  double seconds(const std::string& name, const Flags& flags) {
+    const Outcome outcome = train(kCh07, name, joined({"--clock", "modelled"}, flags), "1");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return metrics(name).back()["seconds"];
+  }
+};
+
+TEST_F(OneControllerModelled, ComputesTheSameTimesAndMemoryAgain) {
+  make_data(96, 16);
+  for (const std::string form : {"naive", "pipelined"}) {
+    const Flags flags{"--device-model", "h200", "--link", "pcie4", "--form", form};
+    seconds(form, flags);
+    seconds(form + "-again", flags);
+    EXPECT_EQ(bytes(form + "/metrics.jsonl"), bytes(form + "-again/metrics.jsonl"));
+    EXPECT_TRUE(bytes(form + "/trace.json") == bytes(form + "-again/trace.json")) << "traces differ";
+  }
+}
+
+// A device that computes slowly gains from a pipeline. On a fast one its launches cost more than the kernels.
+TEST_F(OneControllerModelled, PipelinesPayOffWhereKernelsTakeLongerThanLaunches) {
+  make_data(96, 16);
+  EXPECT_LT(seconds("slow", {"--device-model", "laptop"}),
+            seconds("slow-naive", {"--device-model", "laptop", "--form", "naive"}));
+  EXPECT_GT(seconds("fast", {"--device-model", "h200"}),
+            seconds("fast-naive", {"--device-model", "h200", "--form", "naive"}));
+}
+
+// Chapter 1's loader copies images ahead; here the controller does.
+TEST_F(OneControllerModelled, OneDeviceTakesWhatChapterOneTakes) {
+  make_data(96, 16);
+  const Flags flags{"--device-model", "laptop", "--link", "20us,1GB/s"};
+  const double waits = seconds("waits", joined(flags, {"--form", "naive", "--ranks", "1", "--synchronous"}));
+  ASSERT_EQ(train(kCh01, "one", {"--clock", "modelled", "--device-model", "laptop"}, "1").exit_code, 0);
+  EXPECT_NEAR(waits / metrics("one").back()["seconds"].get<double>(), 1, 0.01);
+  EXPECT_GT(seconds("two", joined(flags, {"--form", "naive", "--ranks", "2", "--balance", "layers", "--synchronous"})),
+            waits);
+}
+
+TEST_F(OneControllerModelled, ExplainsAStepThatNobodyRuns) {
+  const Outcome outcome = run(kCh07, {"--smoke", "--explain", "--clock", "modelled"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("\ncpu:4  ....."), std::string::npos) << outcome.out;
+  EXPECT_EQ(run(kCh07, {"--smoke", "--explain", "--clock", "modelled"}).out, outcome.out);
+}
+
 TEST_F(OneController, RefusesWhatItCannotDo) {
   expect_refused(kCh07, {"--smoke", "--form", "naive", "--microbatches", "4"}, {"--form naive", "--form pipelined"});
   expect_refused(kCh07, {"--smoke", "--clock", "virtual"}, {"--clock virtual", "real clock", "--form remote"});
-  expect_refused(kCh07, {"--smoke", "--link", "ethernet100"},
-                 {"--link: --form pipelined sends no messages"});
+  expect_refused(kCh07, {"--smoke", "--link", "ethernet100"}, {"--link: --form pipelined sends no messages"});
   expect_refused(kCh07, {"--model", "toy", "--ranks", "1"}, {"two devices"});
   expect_refused(kCh07, {"--smoke", "--ranks", "128"}, {"--ranks 128", "at most 127"});
   expect_refused(kCh07, {"--smoke", "--split", "6,6"}, {"--split 6,6", "expected 4 stages"});

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,12 +24,21 @@ constexpr Device kMeta{DeviceType::meta, 0};
 /// Keeps what it is told.
 class Costs final : public KernelMeter {
  public:
-  void add(Device device, const KernelCost& cost) override {
+  void add(const char* name, Device device, const KernelCost& cost) override {
+    names.emplace_back(name);
     devices.push_back(device);
     flops.push_back(cost.flops);
     bytes.push_back(cost.bytes());
   }
+  void copy(Device from, Device to, const KernelCost& cost) override {
+    add("copy to another", from, cost);
+    devices.push_back(to);
+  }
+  void wait_for(std::optional<Device> device) override { awaited.push_back(device); }
+  void take_batch(std::int64_t /*bytes*/) override {}
+  std::vector<std::string> names;
   std::vector<Device> devices;
+  std::vector<std::optional<Device>> awaited;
   std::vector<std::int64_t> flops;
   std::vector<std::int64_t> bytes;
 };
@@ -76,6 +87,20 @@ TEST(KernelMeter, IsToldOfQueuedCallsByTheirCaller) {
   EXPECT_EQ(add(a, a).to_vector<float>()[0], 2);
   EXPECT_EQ(costs.devices.front(), device);
   EXPECT_EQ(costs.flops[1], 4);
+}
+
+TEST(KernelMeter, IsToldOfCopiesBetweenDevicesAndOfWaits) {
+  const Device device{DeviceType::cpu, 1};
+  Costs costs;
+  const Tensor a = Tensor::zeros({5});
+  const Tensor b = a.to(device);
+  b.clone();
+  EXPECT_EQ(costs.names, (std::vector<std::string>{"fill", "copy to another", "copy"}));
+  EXPECT_EQ(costs.devices, (std::vector<Device>{{}, {}, device, device}));
+  EXPECT_EQ(b.to_vector<float>()[0], 0);
+  synchronize({device});
+  finish_queued_calls();
+  EXPECT_EQ(costs.awaited, (std::vector<std::optional<Device>>{device, device, {}}));
 }
 
 TEST(MetaDevice, CostsWhatTheCpuCosts) {

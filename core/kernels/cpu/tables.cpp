@@ -55,12 +55,32 @@ void (*cost_row(const Kernels& table))() {
   return rows_of(kernel_costs())[static_cast<std::size_t>(found - rows.begin())];
 }
 
+namespace {
+
+void tell_meter_of_copy(const Tensor& source, Tensor& out) {
+  KernelMeter* meter = KernelMeter::current();
+  if (meter == nullptr || source.device() == out.device()) {
+    return Row<&Kernels::copy>::tell_meter(source, out);
+  }
+  meter->copy(source.device(), out.device(), kernel_costs().copy(source, out));
+}
+
+void metered_copy(const Tensor& source, Tensor& out) {
+  tell_meter_of_copy(source, out);
+  Row<&Kernels::copy>::kernel(source, out);
+}
+
+}  // namespace
+
 Tables make_tables(std::initializer_list<AddRows*> groups) {
   Tables tables{};
   for (AddRows* add_rows : groups) {
     add_rows(tables);
   }
-  tables.queued.copy = queued_copy;  // it may be between two devices
+  // A copy may be between two devices.
+  tables.metered.copy = metered_copy;
+  tables.queued.copy = queued_copy;
+  tables.meta.copy = tell_meter_of_copy;
   require_rows("cpu", tables.kernels);
   return tables;
 }

@@ -86,7 +86,7 @@ struct Row<row> {
         Kernels table{};
         table.*row = kernel;
         static const auto cost = reinterpret_cast<KernelCost (*)(Parameters...)>(cost_row(table));
-        meter->add(*device, cost(arguments...));
+        meter->add(name, *device, cost(arguments...));
       }
     }
   }
