@@ -27,12 +27,12 @@ class KernelMeter {
   /// Is told that the kernel `name` (a string literal) is called on `device`.
   virtual void add(const char* name, Device device, const KernelCost& cost) = 0;
   /// Is told that a tensor is copied to another device.
-  virtual void copy(Device from, Device to, const KernelCost& cost) = 0;
+  virtual void copy(Device from, Device /*to*/, const KernelCost& cost) { add("copy", from, cost); }
   /// Is told that the thread waits for what it has called on `device` so far, or on all devices, as to read a value.
-  virtual void wait_for(std::optional<Device> device) = 0;
+  virtual void wait_for(std::optional<Device> /*device*/) {}
   /// Is told that the thread takes a batch of `bytes` of data, which has been loaded since the previous one was taken;
   /// 0 bytes begin an epoch.
-  virtual void take_batch(std::int64_t bytes) = 0;
+  virtual void take_batch(std::int64_t /*bytes*/) {}
 
  private:
   static thread_local KernelMeter* current_;

@@ -75,7 +75,7 @@ double measured_product_rate(Device device, DType dtype) {
 /// Counts the kernels of its thread.
 class KernelCounter final : public KernelMeter {
  public:
-  void add(Device /*device*/, const KernelCost& /*cost*/) override { ++count_; }
+  void add(const char* /*name*/, Device /*device*/, const KernelCost& /*cost*/) override { ++count_; }
   int count() const { return count_; }
 
  private:

@@ -27,7 +27,7 @@ constexpr Device kMeta{DeviceType::meta};
 class Total final : public KernelMeter {
  public:
   explicit Total(const DeviceModel& model) : model_(model) {}
-  void add(Device /*device*/, const KernelCost& cost) override {
+  void add(const char* /*name*/, Device /*device*/, const KernelCost& cost) override {
     picoseconds += model_.picoseconds(cost);
     launches += cost.on(model_.backend).launches;
   }

@@ -35,7 +35,6 @@ class Costs final : public KernelMeter {
     devices.push_back(to);
   }
   void wait_for(std::optional<Device> device) override { awaited.push_back(device); }
-  void take_batch(std::int64_t /*bytes*/) override {}
   std::vector<std::string> names;
   std::vector<Device> devices;
   std::vector<std::optional<Device>> awaited;
