@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/cuda_backend.h"
+#include "core/uncounted_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -22,7 +23,15 @@ namespace {
 
 std::size_t round_up(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
+thread_local bool memory_is_uncounted = false;
+
 }  // namespace
+
+UncountedMemory::UncountedMemory() : outer_(std::exchange(memory_is_uncounted, true)) {}
+
+UncountedMemory::~UncountedMemory() { memory_is_uncounted = outer_; }
+
+bool UncountedMemory::is_active() { return memory_is_uncounted; }
 
 struct Allocator::Block {
   std::size_t bytes = 0;
@@ -37,7 +46,7 @@ Allocator::Allocator(std::unique_ptr<MemorySource> source, std::string owner)
 
 Allocator::~Allocator() { empty_cache(); }
 
-void* Allocator::allocate(std::size_t bytes) { return allocate(bytes, true); }
+void* Allocator::allocate(std::size_t bytes) { return allocate(bytes, !UncountedMemory::is_active()); }
 
 void* Allocator::allocate_workspace(std::size_t bytes) { return allocate(bytes, !models_workspace_); }
 

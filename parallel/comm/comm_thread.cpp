@@ -13,12 +13,21 @@ namespace stagecoach {
 
 CommThread::Span CommThread::Pending::wait() const {
   Waiting waiting(comm_thread_->comm_.clock());
+  const Span span = end();
+  waiting.until(span.end);
+  return span;
+}
+
+void CommThread::Pending::join() const {
+  const Waiting waiting(comm_thread_->comm_.clock());
+  static_cast<void>(end());
+}
+
+CommThread::Span CommThread::Pending::end() const {
   comm_thread_->own_->controls().set_spinning(true);  // the rank does not need the core now
   span_.wait();                                       // each of the job's own waits has a deadline
   comm_thread_->own_->controls().set_spinning(false);
-  const Span span = span_.get();
-  waiting.until(span.end);
-  return span;
+  return span_.get();
 }
 
 CommThread::CommThread(Communicator& comm) : comm_(comm) {

@@ -34,8 +34,12 @@ class CommThread {
     /// Waits until the job has ended; meanwhile the second thread may use the rank's core.
     /// Throws what the job threw. Jobs that follow a failed one do not run, and their wait throws the same exception.
     Span wait() const;
+    /// Does the same for a job that is no part of the rank's work: if the rank's clock computes times, it does not
+    /// continue at the time when the job ended.
+    void join() const;
 
    private:
+    Span end() const;
     friend class CommThread;
     Pending(CommThread& comm_thread, std::future<Span> span) : comm_thread_(&comm_thread), span_(std::move(span)) {}
     CommThread* comm_thread_;

@@ -33,7 +33,8 @@ class PendingSend {
       : wait_(std::move(wait)), completed_(std::move(completed)) {}
   /// Waits until the receiver has the message.
   void wait() const { wait_(); }
-  /// Returns whether the receiver has the message.
+  /// Returns whether it is known that the receiver has the message now, by this rank's clock. Whether that is known
+  /// already can depend on real time, but if so, wait() takes no time.
   bool completed() const { return completed_(); }
 
  private:
@@ -94,6 +95,7 @@ class Communicator {
   virtual PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) = 0;
 
   /// Sends a number that controls the program, such as whether to stop, without waiting for a device or the receiver.
+  /// Clocks that compute times do not count the time that it travels.
   virtual void send_number(double number, int to, int tag) = 0;
   virtual double receive_number(int from, int tag) = 0;
   /// Returns a number that has arrived already, or nothing. Does not wait.

@@ -3,9 +3,11 @@
 /// Collectives built from exchanges, in which each rank sends tensors to others and receives theirs: for ranks that
 /// share no memory.
 
+#include <map>
 #include <vector>
 
 #include "parallel/comm/group_communicator.h"
+#include "parallel/comm/link_direction.h"
 
 namespace stagecoach {
 
@@ -15,6 +17,16 @@ class ExchangeCommunicator : public GroupCommunicator {
   using GroupCommunicator::GroupCommunicator;
 
  protected:
+  /// Returns whether the times of messages are computed. Then the header of a message says when it was sent, and the
+  /// receiver computes when it arrives (timed_receives.h).
+  bool computes_times() const { return clock().kind() != ClockKind::wall; }
+  /// Returns what the header says of a message of `bytes` that is sent now; nothing in particular if no times are
+  /// computed.
+  LinkDirection::Send time_of_send(double bytes, int to) {
+    return computes_times() ? direction(directions_out_, to).send(bytes, clock().now()) : LinkDirection::Send{};
+  }
+  LinkDirection& direction_from(int peer) { return direction(directions_in_, peer); }
+
   /// The tensors sent to and received from another rank, on this rank's device; an undefined tensor means none.
   struct PeerBuffers {
     Tensor out = {};
@@ -51,6 +63,12 @@ class ExchangeCommunicator : public GroupCommunicator {
   Tensor short_sum_buffer(const Tensor& tensor, int from);
   void sum_in_parts(Tensor& tensor);
 
+  LinkDirection& direction(std::map<int, LinkDirection>& directions, int peer) {
+    return directions.try_emplace(peer, link_to(peer)).first->second;
+  }
+
+  std::map<int, LinkDirection> directions_out_;  // by rank
+  std::map<int, LinkDirection> directions_in_;
   std::vector<Tensor> short_sum_buffers_;  // receive buffers, kept from the last short sum
 };
 

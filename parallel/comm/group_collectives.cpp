@@ -85,10 +85,18 @@ auto GroupCommunicator::collective(const char* operation, const Tensor* tensor, 
       }
     }
   });
+  std::optional<Waiting> waiting;
+  std::optional<UncountedMemory> memory;
+  if (clock().kind() == ClockKind::modelled) {
+    memory.emplace();
+  }
   if (clock().kind() != ClockKind::wall) {
     const double now = clock().now();
-    Waiting waiting(clock());
-    waiting.until_all(latest_time(operation, now), model.seconds);
+    waiting.emplace(clock());
+    waiting->until_all(latest_time(operation, now), model.seconds);
+  }
+  if (clock().kind() == ClockKind::virtual_time) {
+    waiting.reset();  // the transport measures its own work; on a modelled clock that is part of the model
   }
   return exchange();
 }
@@ -119,9 +127,13 @@ void GroupCommunicator::broadcast(Tensor& tensor, int root) {
 
 std::vector<Tensor> GroupCommunicator::all_gather(const Tensor& tensor) {
   const double bytes = bytes_of(tensor);
-  return collective("all_gather", &tensor,
-                    {ring_all_gather_seconds(slowest_link(), size(), bytes), ring_links(group()), (size() - 1) * bytes},
-                    [&] { return do_all_gather("all_gather", tensor); });
+  std::vector<Tensor> gathered =
+      collective("all_gather", &tensor,
+                 {ring_all_gather_seconds(slowest_link(), size(), bytes), ring_links(group()), (size() - 1) * bytes},
+                 [&] { return do_all_gather("all_gather", tensor); });
+  std::transform(gathered.begin(), gathered.end(), gathered.begin(),
+                 [this](const Tensor& each) { return counted(each); });
+  return gathered;
 }
 
 Tensor GroupCommunicator::reduce_scatter(const Tensor& tensor) {
@@ -129,10 +141,10 @@ Tensor GroupCommunicator::reduce_scatter(const Tensor& tensor) {
                    "{}: the first extent of {} cannot be divided evenly among {} ranks",
                    error_context("reduce_scatter"), describe(tensor), size());
   const double bytes = bytes_of(tensor);
-  return collective("reduce_scatter", &tensor,
-                    {ring_reduce_scatter_seconds(slowest_link(), size(), bytes), ring_links(group()),
-                     (size() - 1) * (bytes / size())},
-                    [&] { return do_reduce_scatter(tensor); });
+  return counted(collective("reduce_scatter", &tensor,
+                            {ring_reduce_scatter_seconds(slowest_link(), size(), bytes), ring_links(group()),
+                             (size() - 1) * (bytes / size())},
+                            [&] { return do_reduce_scatter(tensor); }));
 }
 
 void GroupCommunicator::barrier() {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/trace.h"
 
 namespace stagecoach {
@@ -16,7 +18,11 @@ PendingSend GroupCommunicator::send_async(const Tensor& tensor, int to, int tag)
   group().sent->add(member(to), bytes_of(tensor));
   const auto number = recorder_->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
   trace_send(to, tag, tensor.bytes());
-  const auto sent = start_send(tensor.detach(), to, tag, [&] { return message_context("send", "to", to, tag); });
+  const auto sent = [&] {
+    const auto unmodelled = this->unmodelled();
+    return start_send(unmodelled ? tensor.detach().clone() : tensor.detach(), to, tag,
+                      [&] { return message_context("send", "to", to, tag); });
+  }();
   const auto wait = [this, sent, number, to, tag, work = current_work()] {
     const Span span("send", "wait");
     Waiting waiting(clock());
@@ -24,7 +30,10 @@ PendingSend GroupCommunicator::send_async(const Tensor& tensor, int to, int tag)
     recorder_->end(number);
   };
   return {wait, [this, sent, number] {
-            const bool completed = sent->is_done();
+            // Only at this rank's time: a wait for it would then take no time, so it makes no difference when this is
+            // noticed.
+            const std::optional<double> at = sent->completed_at();
+            const bool completed = at && *at <= clock().now();
             if (completed) {
               recorder_->end(number);
             }
@@ -34,13 +43,23 @@ PendingSend GroupCommunicator::send_async(const Tensor& tensor, int to, int tag)
 
 PendingReceive GroupCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  const auto incoming =
-      post_receive(shape, dtype, device(), from, tag, [&] { return message_context("receive", "from", from, tag); });
-  return PendingReceive([this, incoming, shape, dtype, from, tag, work = current_work()] {
+  // On a modelled clock a posted receive has its memory, whatever the transport needs.
+  Tensor buffer = clock().kind() == ClockKind::modelled ? Tensor::empty(shape, dtype, device()) : Tensor();
+  const auto incoming = [&] {
+    const auto unmodelled = this->unmodelled();
+    return post_receive(shape, dtype, device(), from, tag,
+                        [&] { return message_context("receive", "from", from, tag); });
+  }();
+  return PendingReceive([this, incoming, buffer, shape, dtype, from, tag, work = current_work()]() mutable {
     const Recorded recorded(*recorder_, message_event("receive", from, tag, dtype, shape));
     const auto context = [&] { return receive_context(from, tag, work); };
     const double arrival = wait_for(*incoming, context);
-    const Tensor tensor = incoming->take(context);
+    Tensor tensor = incoming->take(context);
+    if (buffer.defined()) {
+      const auto unmodelled = this->unmodelled();
+      buffer.copy_from(tensor);
+      tensor = std::exchange(buffer, {});
+    }
     trace_use(from, tag, arrival);
     return tensor;
   });
@@ -72,12 +91,18 @@ std::optional<double> GroupCommunicator::try_receive_number(int from, int tag) {
 }
 
 void GroupCommunicator::start_number(double number, int to, int tag, const ErrorContext& context) {
+  const UncountedMemory memory;  // it is nobody's
   start_send(Tensor::from(std::vector{number}, {1}), to, tag, context);
 }
 
 double GroupCommunicator::wait_for_number(int from, int tag, const ErrorContext& context) {
+  const UncountedMemory memory;
   const auto incoming = post_receive({1}, DType::float64, Device{}, from, tag, context);
-  wait_for(*incoming, context);
+  {
+    const Span span("receive", "wait");
+    const Waiting waiting(clock());
+    incoming->wait(context);
+  }
   return incoming->take(context).item();
 }
 
@@ -86,6 +111,20 @@ std::unique_ptr<Communicator> GroupCommunicator::duplicate() {
   copy.name = fmt::format("{}+{}", group().name, duplicates_++);
   copy.clock = clock().another();
   return make_duplicate(std::move(copy));
+}
+
+std::optional<GroupCommunicator::Unmodelled> GroupCommunicator::unmodelled() const {
+  return clock().kind() == ClockKind::modelled ? std::optional<Unmodelled>(std::in_place, clock()) : std::nullopt;
+}
+
+Tensor GroupCommunicator::counted(const Tensor& tensor) const {
+  if (clock().kind() != ClockKind::modelled) {
+    return tensor;
+  }
+  Tensor mine = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device());
+  const Waiting waiting(clock());
+  mine.copy_from(tensor);
+  return mine;
 }
 
 void GroupCommunicator::set_spinning(bool spinning) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/uncounted_memory.h"
 #include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/communicator_controls.h"
@@ -64,10 +65,10 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   class Outgoing {
    public:
     virtual ~Outgoing() = default;
-    /// Waits until the receiver has the message. Returns when it got it, by the virtual clock.
+    /// Waits until the receiver has the message. Returns when it got it, if the clock computes times.
     virtual double wait(const ErrorContext& context) = 0;
-    /// Returns whether the receiver has the message.
-    virtual bool is_done() = 0;
+    /// Returns the same, or nothing if it is not known yet that the receiver has the message. Does not wait.
+    virtual std::optional<double> completed_at() = 0;
   };
   /// A posted receive. If it is destroyed before anyone has waited for it, it is withdrawn.
   class Incoming {
@@ -94,7 +95,7 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
 
   // Collectives, on tensors on this rank's device. They throw CommError where other ranks are in another operation or
   // have a tensor of another shape or type, if the transport can tell.
-  /// Returns the latest of the values that the ranks pass. Called with a virtual clock only, during a wait.
+  /// Returns the latest of the values that the ranks pass. Called during a wait, and not with the wall clock.
   virtual double latest_time(const char* operation, double mine) = 0;
   virtual void do_all_reduce(Tensor& tensor) = 0;
   virtual void do_reduce(Tensor& tensor, int root) = 0;
@@ -146,8 +147,8 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
 
   /// Returns the link that decides how long this group's collectives take.
   Link slowest_link() const;
-  /// Returns what `exchange` returns. Keeps the records of the collective and counts what it sends; by a virtual clock,
-  /// waits until all ranks have begun, and then for as long as `model` says. `tensor` may be null.
+  /// Returns what `exchange` returns. Keeps the records of the collective and counts what it sends; if the clock
+  /// computes times, waits until all ranks have begun, and then for as long as `model` says. `tensor` may be null.
   template <class Exchange>
   auto collective(const char* operation, const Tensor* tensor, const CollectiveModel& model, const Exchange& exchange);
   /// Returns the group of the ranks that chose `colour`, with its siblings.
@@ -163,6 +164,18 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   std::string channel(int from, int to, int tag) const;
   /// Waits for the message, and returns when it arrived.
   double wait_for(Incoming& incoming, const ErrorContext& context);
+
+  /// How a transport moves tensors must not show on a modelled clock: as long as this exists, kernels take no time and
+  /// tensors no memory.
+  struct Unmodelled {
+    explicit Unmodelled(Clock& clock) : waiting(clock) {}
+    Waiting waiting;
+    UncountedMemory memory = {};
+  };
+  /// Returns such an object on a modelled clock, otherwise nothing.
+  std::optional<Unmodelled> unmodelled() const;
+  /// Returns `tensor`, which a transport has made; on a modelled clock in memory of this rank.
+  Tensor counted(const Tensor& tensor) const;
 
   std::shared_ptr<FlightRecorder> recorder_;
   std::stop_source aborted_;

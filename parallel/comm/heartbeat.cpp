@@ -30,7 +30,7 @@ Heartbeat::Heartbeat(CommThread& thread, Communicator& comm, double timeout, Bea
 Heartbeat::~Heartbeat() {
   change(State::stopped);
   try {
-    beating_.wait();
+    beating_.join();
   } catch (const std::exception&) {  // end() has thrown it, or an error is under way already
   }
 }
@@ -43,7 +43,7 @@ void Heartbeat::change(State state) {
 
 void Heartbeat::end() {
   change(State::ending);
-  beating_.wait();
+  beating_.join();
 }
 
 void Heartbeat::tell_others(Communicator& own, double sign) {

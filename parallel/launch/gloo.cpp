@@ -28,9 +28,6 @@ void require_gloo_world(const World& world) {
                        world.ranks, process.size, process.by);
   throw_if<UsageError>(world.device == DeviceType::cuda,
                        "transport gloo: Gloo sends tensors between CPUs only; use transport `nccl`, or device `cpu`");
-  throw_if<UsageError>(
-      world.clock != ClockKind::wall,
-      "transport gloo: a clock that computes time is for ranks that share it; use clock `wall`, or transport `thread`");
 }
 
 /// Returns on all ranks at about the same time: they start their clocks then.
@@ -54,7 +51,8 @@ void run_gloo_rank(const World& world, Rendezvous& rendezvous, ControlChannel& c
   start_together(control, r, world.ranks);
   {
     auto clock = make_clock(world.clock, device, world.network, world.device_model);
-    GlooCommunicator comm(mesh, world_group(world, r, device, std::move(clock), recorder));
+    GlooCommunicator comm(mesh, world_group(world, r, device, std::move(clock), recorder),
+                          std::make_shared<TimedReceives>());
     Rank rank{r, world.ranks, device, comm};
     body(rank);
   }

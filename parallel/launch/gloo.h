@@ -12,7 +12,7 @@ namespace stagecoach::gloo_ranks {
 bool is_built_in();
 
 /// Runs `body` as this process's rank. If `body` throws, the other ranks are told and this rank's flight record is
-/// written. Throws UsageError unless a launcher started `world.ranks` processes, on CPUs, with the wall clock.
+/// written. Throws UsageError unless a launcher started `world.ranks` processes, on CPUs.
 void run_rank(const World& world, const std::function<void(Rank&)>& body);
 
 /// Replaces `values` with those of rank 0.

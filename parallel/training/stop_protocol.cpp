@@ -72,8 +72,8 @@ bool StopProtocol::may_begin(std::int64_t batch, std::int64_t last) {
 std::int64_t StopProtocol::batches_at_once() {
   constexpr double kSeconds = 0.1;
   constexpr std::int64_t kMaxBatches = 8;
-  const auto now = std::chrono::steady_clock::now();
-  const double passed = std::chrono::duration<double>(now - std::exchange(admitted_at_, now)).count();
+  const double now = comm_.clock().now();
+  const double passed = now - std::exchange(admitted_at_, now);
   return comm_.size() > 1 && passed < kSeconds ? kMaxBatches : 1;
 }
 

@@ -5,7 +5,6 @@
 /// The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 tells the program to save and stop; another one, more than a second
 /// later, ends it at once. Launchers of many processes forward these signals, and send one before a job's time limit.
 
-#include <chrono>
 #include <cstdint>
 
 #include "parallel/comm/communicator.h"
@@ -43,7 +42,7 @@ class StopProtocol {
   std::int64_t next_ = 0;      // the batch that the last asked() decided about
   std::int64_t admitted_ = 0;  // batches before this one may begin
   bool refused_ = false;       // later batches may not
-  std::chrono::steady_clock::time_point admitted_at_;
+  double admitted_at_ = -1;    // by the rank's clock
 };
 
 }  // namespace stagecoach

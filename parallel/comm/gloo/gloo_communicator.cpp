@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/uncounted_memory.h"
 #include "parallel/comm/tcp/control_channel.h"
 
 namespace stagecoach {
@@ -65,40 +66,50 @@ void copy_payload(const GlooBuffer& first, Tensor& into) {
 /// A message under way.
 class GlooCommunicator::Send final : public Outgoing {
  public:
-  Send(GlooCommunicator& comm, std::vector<BufferPtr> messages) : comm_(comm), messages_(std::move(messages)) {}
+  /// The receiver writes to `completed_at` with the last of the messages, if times are computed.
+  Send(GlooCommunicator& comm, std::vector<BufferPtr> messages, std::shared_ptr<const double> completed_at)
+      : comm_(comm), messages_(std::move(messages)), completed_at_(std::move(completed_at)) {}
 
   double wait(const ErrorContext& context) override {
     for (const BufferPtr& message : messages_) {
       comm_.wait(*message, context);
     }
-    return 0;
+    return *completed_at_;
   }
-  bool is_done() override {
+  std::optional<double> completed_at() override {
     const auto context = [] { return "testing a pending message"; };
-    return std::all_of(messages_.begin(), messages_.end(),
-                       [&](const BufferPtr& message) { return comm_.mesh_.is_done(*message, context); });
+    comm_.receives_->advance();
+    const bool is_done = std::all_of(messages_.begin(), messages_.end(),
+                                     [&](const BufferPtr& message) { return comm_.mesh_.is_done(*message, context); });
+    return is_done ? std::optional(*completed_at_) : std::nullopt;
   }
 
  private:
   GlooCommunicator& comm_;
   std::vector<BufferPtr> messages_;
+  std::shared_ptr<const double> completed_at_;
 };
 
-class GlooCommunicator::Receive final : public Incoming {
+class GlooCommunicator::Receive final : public Incoming, public TimedReceives::Posted {
  public:
   Receive(GlooCommunicator& comm, const Tensor& like, int from, int tag, const ErrorContext& context);
   ~Receive() override {
     if (!is_taken_) {
+      comm_.receives_->withdraw(*this);
       withdraw();
     }
   }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
 
+  /// Returns, without waiting, whether the message's header has arrived.
+  bool has_begun() override {
+    return comm_.mesh_.is_done(*posted(first_slot_).buffer, [] { return "looking for a message"; });
+  }
   double wait(const ErrorContext& context) override;
   Tensor take(const ErrorContext& /*context*/) override { return std::exchange(tensor_, {}); }
 
  private:
+  LinkDirection::Send sent() const override { return header_in(*posted(first_slot_).buffer).send; }
+  void answer(double completed_at) override;
   bool has_rest() const { return !fits_in_first(tensor_); }
   Lane& join(std::uint64_t slot) {
     Lane& lane = comm_.lanes_[slot];
@@ -109,18 +120,20 @@ class GlooCommunicator::Receive final : public Incoming {
     return static_cast<std::size_t>(std::find(lane.receives.begin(), lane.receives.end(), this) -
                                     lane.receives.begin());
   }
-  Posted& posted(std::uint64_t slot) {
+  PostedBuffer& posted(std::uint64_t slot) const {
     Lane& lane = comm_.lanes_.at(slot);
     return lane.buffers[place_in(lane)];
   }
   /// Leaves the lane, and takes this receive's buffer with it.
-  Posted remove(std::uint64_t slot);
+  PostedBuffer remove(std::uint64_t slot);
   /// Leaves the lane, whose later receives then get this one's buffer.
   void leave(std::uint64_t slot);
   void withdraw();
 
   GlooCommunicator& comm_;
   Tensor tensor_;
+  int from_;
+  int tag_;
   std::uint64_t first_slot_;
   std::uint64_t rest_slot_;
   bool is_taken_ = false;
@@ -130,6 +143,8 @@ GlooCommunicator::Receive::Receive(GlooCommunicator& comm, const Tensor& like, i
                                    const ErrorContext& context)
     : comm_(comm),
       tensor_(like),
+      from_(from),
+      tag_(tag),
       first_slot_(comm.slot_of(Kind::message, from, tag)),
       rest_slot_(rest_slot(first_slot_, like)) {
   if (Lane& lane = join(first_slot_); lane.buffers.size() < lane.receives.size()) {
@@ -140,6 +155,16 @@ GlooCommunicator::Receive::Receive(GlooCommunicator& comm, const Tensor& like, i
       lane.buffers.push_back(comm_.post_rest(rest_slot_, like, from, context));
     }
   }
+  if (comm_.computes_times()) {
+    comm_.receives_->expect(*this, comm_.direction_from(from), comm_.clock().now());
+  }
+}
+
+void GlooCommunicator::Receive::answer(double completed_at) {
+  const auto time = std::make_shared<double>(completed_at);
+  comm_.keep(comm_.mesh_.start(GlooBuffer::Direction::out, comm_.member(from_),
+                               comm_.slot_of(Kind::completed, comm_.rank(), tag_), time, time.get(), sizeof(*time),
+                               [] { return "acknowledging a message"; }));
 }
 
 double GlooCommunicator::Receive::wait(const ErrorContext& context) {
@@ -149,6 +174,7 @@ double GlooCommunicator::Receive::wait(const ErrorContext& context) {
   if (const MessageHeader got = header_in(*first); !got.is_of_same_type(expected)) {
     throw unexpected(context(), expected.type(), got.type());
   }
+  comm_.receives_->advance();
   if (has_rest()) {
     comm_.wait(*posted(rest_slot_).buffer, context);
     tensor_ = remove(rest_slot_).tensor;
@@ -157,13 +183,13 @@ double GlooCommunicator::Receive::wait(const ErrorContext& context) {
   }
   remove(first_slot_);
   is_taken_ = true;
-  return comm_.clock().now();
+  return comm_.computes_times() ? arrival() : comm_.clock().now();
 }
 
-GlooCommunicator::Posted GlooCommunicator::Receive::remove(std::uint64_t slot) {
+GlooCommunicator::PostedBuffer GlooCommunicator::Receive::remove(std::uint64_t slot) {
   Lane& lane = comm_.lanes_.at(slot);
   const auto buffer = lane.buffers.begin() + static_cast<std::ptrdiff_t>(place_in(lane));
-  Posted posted = std::move(*buffer);
+  PostedBuffer posted = std::move(*buffer);
   lane.buffers.erase(buffer);
   leave(slot);
   return posted;
@@ -191,15 +217,18 @@ void GlooCommunicator::Receive::withdraw() {
   }
 }
 
-GlooCommunicator::GlooCommunicator(GlooMesh& mesh, Group group)
-    : ExchangeCommunicator(std::move(group)), mesh_(mesh), name_(mixed(this->group().name)) {}
+GlooCommunicator::GlooCommunicator(GlooMesh& mesh, Group group, std::shared_ptr<TimedReceives> receives)
+    : ExchangeCommunicator(std::move(group)),
+      mesh_(mesh),
+      name_(mixed(this->group().name)),
+      receives_(std::move(receives)) {}
 
 GlooCommunicator::~GlooCommunicator() {
   for (const BufferPtr& sent : sent_) {
     mesh_.leak(sent);
   }
   for (const auto& [slot, lane] : lanes_) {
-    for (const Posted& posted : lane.buffers) {
+    for (const PostedBuffer& posted : lane.buffers) {
       mesh_.leak(posted.buffer);
     }
   }
@@ -213,9 +242,6 @@ std::uint64_t GlooCommunicator::slot_of(Kind kind, int from, int tag) const {
 std::vector<GlooCommunicator::BufferPtr> GlooCommunicator::send(Kind kind, const MessageHeader& header,
                                                                 const Tensor& tensor, int to, int tag,
                                                                 const ErrorContext& context) {
-  while (!sent_.empty() && sent_.front()->has_ended()) {
-    sent_.pop_front();
-  }
   const std::uint64_t slot = slot_of(kind, rank(), tag);
   const std::size_t payload = fits_in_first(tensor) ? tensor.bytes() : 0;
   const auto first = std::make_shared<std::vector<std::byte>>(sizeof(header) + payload);
@@ -226,21 +252,33 @@ std::vector<GlooCommunicator::BufferPtr> GlooCommunicator::send(Kind kind, const
   constexpr auto kOut = GlooBuffer::Direction::out;
   std::vector<BufferPtr> started{mesh_.start(kOut, member(to), slot, first, first->data(), first->size(), context)};
   if (!fits_in_first(tensor)) {
-    const auto memory = std::make_shared<Tensor>(tensor);
+    // Memory that does not count is freed whenever Gloo has ended.
+    const auto memory = std::make_shared<Tensor>(UncountedMemory::is_active() ? tensor.clone() : tensor);
     started.push_back(mesh_.start(kOut, member(to), rest_slot(slot, tensor), memory,
-                                  const_cast<void*>(tensor.raw_data()), tensor.bytes(), context));  // only read
+                                  const_cast<void*>(memory->raw_data()), tensor.bytes(), context));  // only read
   }
-  sent_.insert(sent_.end(), started.begin(), started.end());
+  std::for_each(started.begin(), started.end(), [this](const BufferPtr& message) { keep(message); });
   return started;
 }
 
-GlooCommunicator::Posted GlooCommunicator::post_first(std::uint64_t slot, int from, const ErrorContext& context) {
+void GlooCommunicator::keep(const BufferPtr& sent) {
+  while (!sent_.empty() && sent_.front()->has_ended()) {
+    sent_.pop_front();
+  }
+  sent_.push_back(sent);
+}
+
+void GlooCommunicator::wait(GlooBuffer& buffer, const ErrorContext& context) {
+  mesh_.wait(buffer, wait_policy(), context, [this] { receives_->advance(); });
+}
+
+GlooCommunicator::PostedBuffer GlooCommunicator::post_first(std::uint64_t slot, int from, const ErrorContext& context) {
   const auto memory = std::make_shared<std::vector<std::byte>>(kFirstBytes);
   return {mesh_.start(GlooBuffer::Direction::in, member(from), slot, memory, memory->data(), memory->size(), context)};
 }
 
-GlooCommunicator::Posted GlooCommunicator::post_rest(std::uint64_t slot, const Tensor& into, int from,
-                                                     const ErrorContext& context) {
+GlooCommunicator::PostedBuffer GlooCommunicator::post_rest(std::uint64_t slot, const Tensor& into, int from,
+                                                           const ErrorContext& context) {
   const auto memory = std::make_shared<Tensor>(into);
   return {mesh_.start(GlooBuffer::Direction::in, member(from), slot, memory, memory->raw_mutable_data(),
                       memory->bytes(), context),
@@ -249,7 +287,15 @@ GlooCommunicator::Posted GlooCommunicator::post_rest(std::uint64_t slot, const T
 
 std::shared_ptr<GroupCommunicator::Outgoing> GlooCommunicator::start_send(const Tensor& tensor, int to, int tag,
                                                                           const ErrorContext& context) {
-  return std::make_shared<Send>(*this, send(Kind::message, {"send", tensor}, tensor, to, tag, context));
+  const MessageHeader header("send", tensor, time_of_send(bytes_of(tensor), to));
+  std::vector<BufferPtr> messages = send(Kind::message, header, tensor, to, tag, context);
+  const auto completed_at = std::make_shared<double>(0);
+  if (computes_times()) {  // the receiver answers with the time of receipt
+    messages.push_back(mesh_.start(GlooBuffer::Direction::in, member(to), slot_of(Kind::completed, to, tag),
+                                   completed_at, completed_at.get(), sizeof(*completed_at), context));
+    keep(messages.back());
+  }
+  return std::make_shared<Send>(*this, std::move(messages), completed_at);
 }
 
 std::shared_ptr<GroupCommunicator::Incoming> GlooCommunicator::post_receive(const Shape& shape, DType dtype,
@@ -262,8 +308,8 @@ void GlooCommunicator::exchange(const char* operation, const Tensor& like, Excha
   const auto context = [&] { return error_context(operation); };
   struct Peer {
     int rank;
-    Posted first;
-    Posted rest;
+    PostedBuffer first;
+    PostedBuffer rest;
     std::vector<BufferPtr> sent;
   };
   std::vector<Peer> peers;
@@ -287,7 +333,9 @@ void GlooCommunicator::exchange(const char* operation, const Tensor& like, Excha
       if (peer.first.buffer != nullptr) {
         receive(operation, like, peer.first, peer.rest, buffers[static_cast<std::size_t>(peer.rank)].in, peer.rank);
       }
-      Send(*this, peer.sent).wait(context);
+      for (const BufferPtr& sent : peer.sent) {
+        wait(*sent, context);
+      }
     }
   } catch (...) {
     for (const Peer& peer : peers) {  // messages may still arrive there
@@ -298,8 +346,8 @@ void GlooCommunicator::exchange(const char* operation, const Tensor& like, Excha
   }
 }
 
-void GlooCommunicator::receive(const char* operation, const Tensor& like, const Posted& first, const Posted& rest,
-                               Tensor& into, int from) {
+void GlooCommunicator::receive(const char* operation, const Tensor& like, const PostedBuffer& first,
+                               const PostedBuffer& rest, Tensor& into, int from) {
   const auto context = [&] { return error_context(operation); };
   wait(*first.buffer, context);
   const MessageHeader expected(operation, like);
@@ -319,8 +367,9 @@ void GlooCommunicator::receive(const char* operation, const Tensor& like, const 
 
 bool GlooCommunicator::sum_natively(Tensor& tensor) {
   const auto context = [&] { return error_context("all_reduce"); };
-  // Gloo would need connections of its own for a part of the ranks.
-  return size() == mesh_.size() && mesh_.all_reduce(tensor, static_cast<std::uint32_t>(name_), context);
+  // Gloo would need connections of its own for a part of the ranks, and its wait answers no senders.
+  return size() == mesh_.size() && !computes_times() &&
+         mesh_.all_reduce(tensor, static_cast<std::uint32_t>(name_), context);
 }
 
 std::string GlooCommunicator::number_key(int from, int tag) const {
@@ -328,26 +377,41 @@ std::string GlooCommunicator::number_key(int from, int tag) const {
 }
 
 void GlooCommunicator::start_number(double number, int to, int tag, const ErrorContext& /*context*/) {
-  mesh_.control().post(member(to), number_key(rank(), tag), fmt::format("{:.17g}", number));
+  const LinkDirection::Send when = time_of_send(sizeof(number), to);
+  mesh_.control().post(member(to), number_key(rank(), tag), fmt::format("{:.17g} {}", number, when.number));
 }
 
 double GlooCommunicator::wait_for_number(int from, int tag, const ErrorContext& context) {
   const Waiting waiting(clock());
   ControlWait control_wait(mesh_.control(), wait_policy().stop, context, &wait_policy().renewed);
-  return std::strtod(control_wait.take(number_key(from, tag)).c_str(), nullptr);
+  std::optional<double> number;
+  while (!(number = poll_number(from, tag, context))) {
+    receives_->advance();
+    control_wait.poll();
+  }
+  return *number;
 }
 
 std::optional<double> GlooCommunicator::poll_number(int from, int tag, const ErrorContext& /*context*/) {
   const std::optional<std::string> text = mesh_.control().take(number_key(from, tag));
-  return text ? std::optional(std::strtod(text->c_str(), nullptr)) : std::nullopt;
+  if (!text) {
+    return std::nullopt;
+  }
+  char* end = nullptr;
+  const double number = std::strtod(text->c_str(), &end);
+  if (computes_times()) {
+    LinkDirection& direction = direction_from(from);
+    direction.match({.number = std::strtoll(end, nullptr, 10)}, direction.post(clock().now()));
+  }
+  return number;
 }
 
 std::unique_ptr<Communicator> GlooCommunicator::make_part(Group part) {
-  return std::make_unique<GlooCommunicator>(mesh_, std::move(part));
+  return std::make_unique<GlooCommunicator>(mesh_, std::move(part), receives_);
 }
 
 std::unique_ptr<Communicator> GlooCommunicator::make_duplicate(Group copy) {
-  return std::make_unique<GlooCommunicator>(mesh_, std::move(copy));
+  return std::make_unique<GlooCommunicator>(mesh_, std::move(copy), std::make_shared<TimedReceives>());
 }
 
 }  // namespace stagecoach

@@ -17,29 +17,30 @@
 #include "parallel/comm/exchange_communicator.h"
 #include "parallel/comm/gloo/gloo_mesh.h"
 #include "parallel/comm/message_header.h"
+#include "parallel/comm/timed_receives.h"
 
 namespace stagecoach {
 
 class GlooCommunicator final : public ExchangeCommunicator {
  public:
-  /// `group` must use the wall clock and the CPU.
-  GlooCommunicator(GlooMesh& mesh, Group group);
+  /// `group` must use the CPU. `receives` belongs to the thread that uses this communicator.
+  GlooCommunicator(GlooMesh& mesh, Group group, std::shared_ptr<TimedReceives> receives);
   ~GlooCommunicator() override;
 
  private:
   class Send;
   class Receive;
   using BufferPtr = std::shared_ptr<GlooBuffer>;
-  enum class Kind { message, exchange };
+  enum class Kind { message, exchange, completed };
 
-  struct Posted {
+  struct PostedBuffer {
     BufferPtr buffer;
     Tensor tensor = {};  ///< the memory of a second message
   };
   /// The receives posted for one slot. The oldest buffer gets the next message, which is for the oldest receive that
   /// has not been withdrawn: receive i gets buffer i.
   struct Lane {
-    std::deque<Posted> buffers;
+    std::deque<PostedBuffer> buffers;
     std::deque<const Receive*> receives;
   };
 
@@ -59,16 +60,19 @@ class GlooCommunicator final : public ExchangeCommunicator {
   /// Starts both messages of a tensor.
   std::vector<BufferPtr> send(Kind kind, const MessageHeader& header, const Tensor& tensor, int to, int tag,
                               const ErrorContext& context);
-  Posted post_first(std::uint64_t slot, int from, const ErrorContext& context);
-  Posted post_rest(std::uint64_t slot, const Tensor& into, int from, const ErrorContext& context);
+  PostedBuffer post_first(std::uint64_t slot, int from, const ErrorContext& context);
+  PostedBuffer post_rest(std::uint64_t slot, const Tensor& into, int from, const ErrorContext& context);
   /// Waits for the messages of another rank in an exchange. Throws CommError if it is in another one.
-  void receive(const char* operation, const Tensor& like, const Posted& first, const Posted& rest, Tensor& into,
-               int from);
-  void wait(GlooBuffer& buffer, const ErrorContext& context) { mesh_.wait(buffer, wait_policy(), context); }
+  void receive(const char* operation, const Tensor& like, const PostedBuffer& first, const PostedBuffer& rest,
+               Tensor& into, int from);
+  void wait(GlooBuffer& buffer, const ErrorContext& context);
+  /// Keeps what is sent until it is done.
+  void keep(const BufferPtr& sent);
   std::string number_key(int from, int tag) const;
 
   GlooMesh& mesh_;
   std::uint64_t name_;  // the group's name, as part of a slot
+  std::shared_ptr<TimedReceives> receives_;
   std::deque<BufferPtr> sent_;
   std::map<std::uint64_t, Lane> lanes_;
 };

@@ -184,10 +184,12 @@ std::shared_ptr<GlooBuffer> GlooMesh::start(GlooBuffer::Direction direction, int
   return buffer;
 }
 
-void GlooMesh::wait(GlooBuffer& buffer, const WaitPolicy& policy, const ErrorContext& context) {
+void GlooMesh::wait(GlooBuffer& buffer, const WaitPolicy& policy, const ErrorContext& context,
+                    const std::function<void()>& meanwhile) {
   ControlWait control_wait(control_, policy.stop, context, &policy.renewed);
   guarded(buffer.peer(), context, [&] {
     while (!buffer.is_done()) {
+      meanwhile();
       control_wait.check();
       buffer.nap(kNap);
     }

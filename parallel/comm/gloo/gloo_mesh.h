@@ -74,7 +74,9 @@ class GlooMesh {
   std::shared_ptr<GlooBuffer> start(GlooBuffer::Direction direction, int peer, std::uint64_t slot,
                                     std::shared_ptr<void> memory, void* data, std::size_t bytes,
                                     const ErrorContext& context);
-  void wait(GlooBuffer& buffer, const WaitPolicy& policy, const ErrorContext& context);
+  /// Calls `meanwhile` repeatedly.
+  void wait(GlooBuffer& buffer, const WaitPolicy& policy, const ErrorContext& context,
+            const std::function<void()>& meanwhile);
   bool is_done(GlooBuffer& buffer, const ErrorContext& context);
   /// Replaces `tensor` with the sum over all ranks of the world, by Gloo's own all-reduce. `tag` tells concurrent calls
   /// apart. Returns false if Gloo cannot sum that type. The wait is not renewed, and ends only at the timeout or when a

@@ -43,11 +43,9 @@ class MpiCommunicator::Send final : public Outgoing {
     end();
     return completed_at_;
   }
-  bool is_done() override {
-    if (comm_.is_virtual()) {
-      comm_.receives_->advance();
-    }
-    return has_ended();
+  std::optional<double> completed_at() override {
+    comm_.receives_->advance();
+    return has_ended() ? std::optional(completed_at_) : std::nullopt;
   }
   /// Releases the memory of a completed send. Returns whether it has completed.
   bool has_ended() {
@@ -67,20 +65,18 @@ class MpiCommunicator::Send final : public Outgoing {
   MpiCommunicator& comm_;
   MpiOutgoing message_;
   MpiRequests requests_;
-  double completed_at_ = 0;  // by a virtual clock: time sent by the receiver
+  double completed_at_ = 0;  // if times are computed: sent by the receiver
   std::shared_ptr<void> moving_;
 };
 
 MpiCommunicator::Send::Send(MpiCommunicator& comm, const Tensor& tensor, int to, int tag, const ErrorContext& context)
     : comm_(comm) {
-  const LinkDirection::Send when =
-      comm.is_virtual() ? comm.direction(comm.directions_out_, to).send(bytes_of(tensor), comm.clock().now())
-                        : LinkDirection::Send{};
+  const LinkDirection::Send when = comm.time_of_send(bytes_of(tensor), to);
   // MPI_Issend, as a schedule whose sends wait for the receiver must do so also where MPI has buffers to spare.
   message_.start({comm.comm_, to, mpi_tag(tag, kMessage)}, {"send", tensor, when}, tensor,
                  bytes_of(tensor) > kEagerBytes ? MPI_Issend : MPI_Isend, requests_, context);
   moving_ = comm.keep_moving(tensor);
-  if (comm.is_virtual()) {  // the receiver answers with the time of receipt
+  if (comm.computes_times()) {  // the receiver answers with the time of receipt
     MpiWorld::check(MPI_Irecv(&completed_at_, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm.comm_,
                               &requests_.emplace_back(MPI_REQUEST_NULL)),
                     context);
@@ -99,12 +95,10 @@ class MpiCommunicator::Receive final : public Incoming {
       throw unexpected(context(), posted_->like.type(), got.type());
     }
     comm_.wait(posted_->requests, context);
-    if (comm_.is_virtual()) {
-      receives_->advance();
-    }
+    receives_->advance();
     posted_->taken = true;
     posted_->moving = nullptr;
-    return comm_.is_virtual() ? posted_->arrival : comm_.clock().now();
+    return comm_.computes_times() ? posted_->arrival() : comm_.clock().now();
   }
   Tensor take(const ErrorContext& /*context*/) override { return posted_->message.end(); }
 
@@ -203,19 +197,15 @@ void MpiCommunicator::require_same(const char* operation, const Tensor& like, co
 }
 
 void MpiCommunicator::wait(std::span<MPI_Request> requests, const ErrorContext& context) {
-  if (is_virtual()) {
+  if (computes_times()) {
     world_.wait(requests, wait_policy(), context, [this] { receives_->advance(); });
   } else {
     world_.wait(requests, wait_policy(), context);
   }
 }
 
-LinkDirection& MpiCommunicator::direction(std::map<int, LinkDirection>& directions, int peer) {
-  return directions.try_emplace(peer, link_to(peer)).first->second;
-}
-
 std::shared_ptr<void> MpiCommunicator::keep_moving(const Tensor& tensor) {
-  return is_virtual() || bytes_of(tensor) <= kEagerBytes ? nullptr : world_.keep_moving();
+  return computes_times() || bytes_of(tensor) <= kEagerBytes ? nullptr : world_.keep_moving();
 }
 
 std::shared_ptr<GroupCommunicator::Outgoing> MpiCommunicator::start_send(const Tensor& tensor, int to, int tag,
@@ -235,8 +225,9 @@ std::shared_ptr<GroupCommunicator::Incoming> MpiCommunicator::post_receive(const
   const Tensor tensor = Tensor::empty(shape, dtype, device);
   const auto posted = receives_->post({comm_, from, mpi_tag(tag, kMessage)}, tensor, context);
   posted->moving = keep_moving(tensor);
-  if (is_virtual()) {
-    receives_->expect(posted, direction(directions_in_, from), clock().now(), {comm_, from, mpi_tag(tag, kCompleted)});
+  posted->sender = {comm_, from, mpi_tag(tag, kCompleted)};
+  if (computes_times()) {
+    receives_->expect(*posted, direction_from(from), clock().now());
   }
   return std::make_shared<Receive>(*this, posted);
 }

@@ -6,7 +6,6 @@
 #include <mpi.h>
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,21 +46,16 @@ class MpiCommunicator final : public ExchangeCommunicator {
   bool sum_natively(Tensor& tensor) override;
   /// Throws CommError unless rank `from` is in the same exchange as this rank.
   void require_same(const char* operation, const Tensor& like, const MessageHeader& theirs, int from) const;
-  /// Waits until all of `requests` are done; meanwhile, with a virtual clock, answers senders.
+  /// Waits until all of `requests` are done; meanwhile, if times are computed, answers senders.
   void wait(std::span<MPI_Request> requests, const ErrorContext& context);
   void forget_sent();
-  LinkDirection& direction(std::map<int, LinkDirection>& directions, int peer);
   /// If `tensor` is long, keeps its transfer progressing while this rank computes.
   std::shared_ptr<void> keep_moving(const Tensor& tensor);
-  bool is_virtual() const { return clock().kind() != ClockKind::wall; }
 
   MpiWorld& world_;
   MPI_Comm comm_;
   std::shared_ptr<MpiReceives> receives_;
   std::deque<std::shared_ptr<Send>> sent_;
-  // Used with a virtual clock: one per rank.
-  std::map<int, LinkDirection> directions_out_;
-  std::map<int, LinkDirection> directions_in_;
   std::shared_ptr<Exchange> exchange_;
 };
 

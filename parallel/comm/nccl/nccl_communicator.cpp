@@ -99,7 +99,7 @@ class NcclCommunicator::Send final : public Outgoing {
     comm_.wait([this] { return message_->is_done(); }, [&] { return with_type(context(), type_); });
     return comm_.clock().now();
   }
-  bool is_done() override { return message_->is_done(); }
+  std::optional<double> completed_at() override { return message_->is_done() ? std::optional(0.0) : std::nullopt; }
 
  private:
   NcclCommunicator& comm_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/stream.h"
+#include "core/uncounted_memory.h"
 #include "parallel/comm/ordered_sum.h"
 
 namespace stagecoach {
@@ -33,7 +34,9 @@ class ThreadCommunicator::Send final : public Outgoing {
     }
     return completed_at;
   }
-  bool is_done() override { return comm_.world_->is_completed(*sent_); }
+  std::optional<double> completed_at() override {
+    return comm_.world_->is_completed(*sent_) ? std::optional(sent_->completed_at) : std::nullopt;
+  }
 
  private:
   const ThreadCommunicator& comm_;
@@ -132,7 +135,9 @@ std::vector<Tensor> ThreadCommunicator::tensors_of_all(const char* operation, co
   Event ready;
   ready.record({device(), Stream::kCompute});
   std::vector<Tensor> tensors;
-  for (const Shared& shared : wait_for_all(operation, Shared{tensor.detach(), ready})) {
+  // Another rank may keep what it gets for longer than this one keeps its tensor, which then must not count.
+  const Tensor mine = UncountedMemory::is_active() ? tensor.detach().clone() : tensor.detach();
+  for (const Shared& shared : wait_for_all(operation, Shared{mine, ready})) {
     const int r = static_cast<int>(tensors.size());
     if (shared.tensor.shape() != tensor.shape() || shared.tensor.dtype() != tensor.dtype()) {
       throw other_type(operation, tensor, r, type_of(shared.tensor));
