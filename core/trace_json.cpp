@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -80,11 +81,12 @@ std::string span_line(const Trace::Event& event, int process) {
                    ticks(event.start), ticks(event.end), args);
 }
 
-/// Returns the events by time, where an outer span comes before the spans in it. Inner spans were recorded first.
+/// Returns the events by time, where an outer span comes before the spans in it. Inner spans were recorded first. At
+/// one time they are ordered by track, since threads record them in any order.
 std::vector<Trace::Event> in_order(std::vector<Trace::Event> events) {
   std::reverse(events.begin(), events.end());
   std::stable_sort(events.begin(), events.end(), [](const Trace::Event& a, const Trace::Event& b) {
-    return std::pair(ticks(a.start), -ticks(a.end)) < std::pair(ticks(b.start), -ticks(b.end));
+    return std::tuple(ticks(a.start), -ticks(a.end), a.track) < std::tuple(ticks(b.start), -ticks(b.end), b.track);
   });
   return events;
 }
@@ -115,8 +117,8 @@ std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std:
     }
   }
   for (auto& [ranks, messages] : links) {
-    std::sort(messages.begin(), messages.end(),
-              [](const Message& a, const Message& b) { return a.use->arrival < b.use->arrival; });
+    std::stable_sort(messages.begin(), messages.end(),
+                     [](const Message& a, const Message& b) { return a.use->arrival < b.use->arrival; });
   }
   return links;
 }

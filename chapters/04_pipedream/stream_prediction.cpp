@@ -130,7 +130,12 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
     prediction.predicted_seconds = predicted.seconds;
     prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
     if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // this run trained the whole epoch
-      prediction.replayed_seconds = simulate(plan.schedule, costs, seconds).seconds;
+      const Simulation replayed = simulate(plan.schedule, costs, seconds);
+      prediction.replayed_seconds = replayed.seconds;
+      if (plan.world.clock == ClockKind::modelled) {  // computed times do not vary by chance, so they are not averaged
+        prediction.predicted_seconds = replayed.seconds;
+        prediction.predicted_idle = replayed.idle;
+      }
     }
   }
   return prediction;

@@ -40,7 +40,6 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
 void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
 
 void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums) {
-  times_.begin_step();
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
     const auto number = static_cast<int>(i);

@@ -72,8 +72,8 @@ PlacedModel split_over_devices(const Settings& settings, const Dataset& data, co
           devices};
 }
 
-DeviceLoader make_host_loader(const Settings& settings, const Dataset& data, LoaderFor purpose) {
-  return {make_loader(settings.training, settings.world, data, purpose), Device{}};
+DeviceLoader make_host_loader(const Settings& settings, const Dataset& data, LoaderFor purpose, Device host) {
+  return {make_loader(settings.training, settings.world, data, purpose), host};
 }
 
 void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader,

@@ -41,8 +41,8 @@ std::shared_ptr<const void> make_asynchronous(const Settings& settings, const st
 /// devices is split as conv1 | conv2 | fc | out. The model has no memory yet.
 PlacedModel split_over_devices(const Settings& settings, const Dataset& data, const std::vector<Device>& devices);
 
-/// Returns a loader that leaves its batches in the host's memory.
-DeviceLoader make_host_loader(const Settings& settings, const Dataset& data, LoaderFor purpose);
+/// Returns a loader that leaves its batches in the memory of `host`.
+DeviceLoader make_host_loader(const Settings& settings, const Dataset& data, LoaderFor purpose, Device host = {});
 
 /// Counts the test images that the model classifies correctly, with `forward` only.
 void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader,

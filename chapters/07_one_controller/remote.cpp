@@ -72,16 +72,17 @@ void train_step(Master& master, const RemoteSequential& model, DistributedOptimi
   }
   const Tensor logits = cat(outputs);
   const Tensor loss = cross_entropy(logits, batch.labels, Reduction::sum);  // of the whole batch, on the master
-  context.backward(loss, Tensor::full({}, 1.0 / static_cast<double>(batch.images.size(0))));
+  context.backward(loss,
+                   Tensor::full({}, 1.0 / static_cast<double>(batch.images.size(0)), DType::float32, logits.device()));
   optimizer.step(context);
   sums.add(loss, logits, batch.labels);
 }
 
 /// Returns the share of the images that the model classifies correctly, with forwards only.
-double accuracy(const RemoteSequential& model, DeviceLoader& loader, std::int64_t images) {
+double accuracy(const RemoteSequential& model, DeviceLoader& loader, std::int64_t images, Device host) {
   const NoGrad no_grad;
   model.train(false);  // batch norm uses its running statistics, which the workers have
-  Tensor correct = Tensor::zeros({}, DType::int32);
+  Tensor correct = Tensor::zeros({}, DType::int32, host);
   loader.start_epoch(1);
   while (const auto batch = loader.next()) {
     count_correct(model.forward(normalize(batch->images)).to_here(), batch->labels, correct);
@@ -119,13 +120,14 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
   folder.begin(Progress{});
   const RemoteSequential model = make_remote_model(master);
   DistributedOptimizer optimizer(master, "optimizer", model.named_parameters());
-  DeviceLoader loader = make_host_loader(settings, data.train, LoaderFor::training);
-  DeviceLoader test_loader = make_host_loader(settings, data.test, LoaderFor::testing);
+  const Device host = device_of(open_world(settings.world), 0);  // the master's
+  DeviceLoader loader = make_host_loader(settings, data.train, LoaderFor::training, host);
+  DeviceLoader test_loader = make_host_loader(settings, data.test, LoaderFor::testing, host);
   EpochResult result;
   for (std::int64_t epoch = 1; epoch <= settings.training.epochs; ++epoch) {
     std::vector<rpc::Report> before = master.reports();
     before[0] = master.report(0);  // the time begins when all have reported
-    EpochSums sums(Device{});
+    EpochSums sums(host);
     result = EpochResult{};
     result.epoch = epoch;
     result.clock = to_string(settings.world.clock);
@@ -139,7 +141,7 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
     result.loss = sums.loss.item() / images;
     result.accuracy = sums.correct.item() / images;
     result.images_per_second = images / result.seconds;
-    result.test_accuracy = accuracy(model, test_loader, data.test.size());
+    result.test_accuracy = accuracy(model, test_loader, data.test.size(), host);
     if (folder.writes()) {
       folder.save_results(
           {.parameters = to_here(model.named_parameters()), .buffers = to_here(model.named_buffers()), .optimizer = {}},

@@ -42,7 +42,7 @@ World open_world(const WorldSettings& settings) {
               .device_model = *settings.modelled_device,
               .reduce = settings.reduce};
   for (int r = 0; world.device == DeviceType::cpu && r < std::min(world.ranks, kMaxDevices); ++r) {
-    set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
+    set_threads(device_of(world, r), settings.threads);  // set here, so that they are not bound to a rank's core
   }
   return world;
 }

@@ -224,12 +224,21 @@ Costs slowest_of(Costs measured, Communicator& group) {
 }
 
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
-Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps) {
+Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionLog& log, std::int64_t steps) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
   if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that was resumed at its end has no measurements
-    prediction.predicted_idle = predicted.idle;
-    prediction.predicted_seconds = predicted.seconds * static_cast<double>(steps);
+    const double steady = predicted.seconds * static_cast<double>(steps);
+    prediction.predicted_seconds = predicted.fill + steady;
+    prediction.predicted_idle = 1 - (1 - predicted.idle) * steady / *prediction.predicted_seconds;
+  }
+  // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
+  // (But those of single actions lack the exchanges of tensor-parallel ranks.)
+  if (plan.world.clock == ClockKind::modelled && plan.exchanges.empty()) {
+    if (const auto replay = replay_steps(plan.schedule, measured, log.seconds(), steps)) {
+      prediction.predicted_seconds = replay->seconds;
+      prediction.predicted_idle = replay->idle;
+    }
   }
   return prediction;
 }
@@ -247,7 +256,7 @@ Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<C
 Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Communicator*>& same_stages) {
   const auto costs = [&plan, &log, same_stages] { return measured_costs(plan, log, same_stages); };
   return {.start_epoch = [&log] { log.clear(); },
-          .time = [&plan, costs](std::int64_t steps) { return predicted_time(plan, costs(), steps); },
+          .time = [&plan, &log, costs](std::int64_t steps) { return predicted_time(plan, costs(), log, steps); },
           .timeline = [&plan, costs]() -> std::optional<TracePrediction> {
             const Costs measured = costs();
             return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, measured, plan.pipelines))

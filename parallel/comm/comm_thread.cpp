@@ -59,9 +59,14 @@ CommThread::~CommThread() {
   thread_.join();
 }
 
-CommThread::Pending CommThread::submit(const char* name, std::function<void(Communicator&)> job, Trace* trace) {
-  Job given{name, std::move(job), current_work(), trace, Trace::track_of_this_thread(), comm_.clock().now()};
-  Pending pending(*this, given.span.get_future());
+CommThread::Pending CommThread::submit(const char* name, Work job, Trace* trace) {
+  Job given{name,
+            std::make_shared<const Work>(std::move(job)),
+            current_work(),
+            trace,
+            Trace::track_of_this_thread(),
+            comm_.clock().now()};
+  Pending pending(*this, given.span.get_future(), given.work);
   const std::lock_guard lock(mutex_);
   jobs_.push_back(std::move(given));
   changed_.notify_all();
@@ -90,7 +95,7 @@ void CommThread::run(const Job& job, Communicator& comm) {
   }
   const stagecoach::Span span(job.name, "communication");
   const Activity activity(job.name, job.given_in.stage, job.given_in.microbatch);
-  job.work(comm);
+  (*job.work)(comm);
 }
 
 void CommThread::work(Communicator& comm) {
@@ -106,7 +111,7 @@ void CommThread::work(Communicator& comm) {
         failure = std::current_exception();
       }
     }
-    job->work = nullptr;  // releases what the job held
+    job->work = nullptr;
     if (failure == nullptr) {
       job->span.set_value({begin, comm.clock().now()});
     } else {

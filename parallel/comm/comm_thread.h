@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -28,7 +29,9 @@ class CommThread {
     double begin = 0;
     double end = 0;
   };
-  /// A job that was submitted. It must not outlive its CommThread.
+  using Work = std::function<void(Communicator& comm)>;
+  /// A job that was submitted. It must not outlive its CommThread. What the job holds lives at least as long, so the
+  /// rank's own thread says when memory is free.
   class Pending {
    public:
     /// Waits until the job has ended; meanwhile the second thread may use the rank's core.
@@ -41,9 +44,11 @@ class CommThread {
    private:
     Span end() const;
     friend class CommThread;
-    Pending(CommThread& comm_thread, std::future<Span> span) : comm_thread_(&comm_thread), span_(std::move(span)) {}
+    Pending(CommThread& comm_thread, std::future<Span> span, std::shared_ptr<const Work> work)
+        : comm_thread_(&comm_thread), span_(std::move(span)), work_(std::move(work)) {}
     CommThread* comm_thread_;
     std::shared_future<Span> span_;
+    std::shared_ptr<const Work> work_;
   };
 
   /// Collective over `comm`: all its ranks construct one. `comm` must outlive it.
@@ -56,12 +61,12 @@ class CommThread {
   /// Submits `job`, which gets its own communicator of the group. Tensors that the job uses belong to it until it has
   /// ended. `name` (a string literal) is the job's name in errors and in the trace, on a track beside the rank's; if
   /// `trace` is given, it must outlive the job.
-  Pending submit(const char* name, std::function<void(Communicator& comm)> job, Trace* trace = Trace::current());
+  Pending submit(const char* name, Work job, Trace* trace = Trace::current());
 
  private:
   struct Job {
     const char* name;
-    std::function<void(Communicator&)> work;
+    std::shared_ptr<const Work> work;
     Activity::Work given_in;  // what the rank was working on
     Trace* trace;             // that the rank was attached to, or null, and its track there
     int track;

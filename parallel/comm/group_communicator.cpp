@@ -82,6 +82,8 @@ void GroupCommunicator::send_number(double number, int to, int tag) {
 double GroupCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*recorder_, message_event("receive_number", from, tag, DType::float64, {1}));
+  const Span span("receive", "wait");
+  const Waiting waiting(clock());
   return wait_for_number(from, tag, [&] { return message_context("receive_number", "from", from, tag); });
 }
 
@@ -98,11 +100,7 @@ void GroupCommunicator::start_number(double number, int to, int tag, const Error
 double GroupCommunicator::wait_for_number(int from, int tag, const ErrorContext& context) {
   const UncountedMemory memory;
   const auto incoming = post_receive({1}, DType::float64, Device{}, from, tag, context);
-  {
-    const Span span("receive", "wait");
-    const Waiting waiting(clock());
-    incoming->wait(context);
-  }
+  incoming->wait(context);
   return incoming->take(context).item();
 }
 

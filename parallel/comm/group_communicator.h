@@ -89,6 +89,7 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
                                                  const ErrorContext& context) = 0;
   // A number is sent as a tensor, unless the transport has a better way.
   virtual void start_number(double number, int to, int tag, const ErrorContext& context);
+  /// Called during a wait.
   virtual double wait_for_number(int from, int tag, const ErrorContext& context);
   /// Returns a number that has arrived already, or nothing.
   virtual std::optional<double> poll_number(int from, int tag, const ErrorContext& context) = 0;

@@ -5,8 +5,6 @@
 
 namespace stagecoach {
 
-void StepTimes::begin_step() { mark_ = without_waits(); }
-
 void StepTimes::begin_backward() {
   backward_ = now();
   const double mark = without_waits();
@@ -27,7 +25,8 @@ void StepTimes::end_reductions(const std::vector<CommThread::Span>& spans) {
 }
 
 void StepTimes::end_step() {
-  update_seconds_ += without_waits() - mark_;
+  const double mark = without_waits();
+  update_seconds_ += mark - std::exchange(mark_, mark);
   ++steps_;
 }
 

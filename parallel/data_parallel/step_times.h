@@ -20,9 +20,9 @@ struct StepCosts {
 /// Collects the times of one rank, which calls the functions below in the order of a step.
 class StepTimes {
  public:
-  StepTimes(Communicator& comm, std::size_t parameters) : comm_(&comm), arrivals_(parameters) {}
+  /// The first step begins now, and each other one with the end of the one before.
+  StepTimes(Communicator& comm, std::size_t parameters) : comm_(&comm), mark_(without_waits()), arrivals_(parameters) {}
 
-  void begin_step();
   /// Marks the beginning of the step's last backward.
   void begin_backward();
   void gradient_arrived(std::size_t parameter) { gradient_arrived(parameter, without_waits() - mark_); }

@@ -41,7 +41,9 @@ void launch_threads(const World& world, const std::function<void(Rank&)>& body) 
 
 Device device_of(const World& world, int rank) {
   if (world.device == DeviceType::cpu) {
-    return {DeviceType::cpu, rank};
+    // cpu:0 is the host. On the modelled clock it is not rank 0's device, too: all ranks copy from and to the host
+    // alike.
+    return {DeviceType::cpu, world.clock == ClockKind::modelled ? (rank + 1) % kMaxDevices : rank};
   }
   const int gpus = world.gpus > 0 ? world.gpus : cuda::gpu_count();
   return {DeviceType::cuda, rank % gpus, rank / gpus};

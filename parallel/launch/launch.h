@@ -27,7 +27,8 @@ enum class Transport { thread, mpi, nccl, gloo };
 struct World {
   int ranks = 1;
   Transport transport = Transport::thread;
-  DeviceType device = DeviceType::cpu;  ///< rank r uses cpu:r, or GPU r mod `gpus` in its own slot
+  DeviceType device = DeviceType::cpu;  ///< rank r uses cpu:r (cpu:r+1 on the modelled clock), or
+                                        ///< GPU r mod `gpus` in its own slot
   int gpus = 0;                         ///< 0: all that this process can use
   int threads = 1;                      ///< cores used by each rank
   double timeout = 30;                  ///< seconds that a rank waits for another before it fails

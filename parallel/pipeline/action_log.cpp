@@ -6,17 +6,22 @@ namespace stagecoach {
 namespace {
 
 constexpr std::size_t kComputations = 4;  // forward, backward and its two parts; updates are counted by rank
+constexpr Operation kOperationOf[kComputations] = {Operation::forward, Operation::backward, Operation::backward_input,
+                                                   Operation::backward_weight};
 
 }  // namespace
 
 ActionLog::ActionLog(Communicator& comm, int stages)
     : comm_(comm),
       stages_(stages),
-      sums_(static_cast<std::size_t>(stages) * kComputations + static_cast<std::size_t>(comm.size())) {}
+      sums_(static_cast<std::size_t>(stages) * kComputations + static_cast<std::size_t>(comm.size())),
+      after_(sums_.size()) {
+  clear();
+}
 
 std::size_t ActionLog::slot_of(const Action& action) const {
   if (!is_computation(action.operation)) {
-    return static_cast<std::size_t>(stages_) * kComputations + static_cast<std::size_t>(comm_.rank());
+    return slot_of_update();
   }
   return static_cast<std::size_t>(action.stage) * kComputations + static_cast<std::size_t>(action.operation);
 }
@@ -42,27 +47,34 @@ ActionSeconds ActionLog::seconds() const {
 
 void ActionLog::clear() {
   std::fill(sums_.begin(), sums_.end(), Sum{});
+  std::fill(after_.begin(), after_.end(), 0);
   seconds_.clear();
+  last_ = slot_of_update();  // what comes before the first action comes after the update of the step before
+  ended_ = worked();
 }
 
 Costs ActionLog::mean_costs() const {
   std::vector<double> flat;
-  for (const Sum& sum : sums_) {
-    flat.insert(flat.end(), {sum.total, sum.count});
+  for (std::size_t slot = 0; slot < sums_.size(); ++slot) {
+    flat.insert(flat.end(), {sums_[slot].count, sums_[slot].total, after_[slot]});
   }
   flat = comm_.sum_numbers(flat);
-  const auto mean = [&](std::size_t slot) { return flat[2 * slot] / std::max(flat[2 * slot + 1], 1.0); };
+  const auto mean = [&](std::size_t slot, std::size_t which = 1) {
+    return flat[3 * slot + which] / std::max(flat[3 * slot], 1.0);
+  };
 
   const auto stages = static_cast<std::size_t>(stages_);
   Costs costs;
   std::size_t slot = 0;
   for (std::size_t s = 0; s < stages; ++s) {
     for (auto* of_operation : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
+      costs.after[{kOperationOf[slot % kComputations], static_cast<int>(s)}] = mean(slot, 2);
       of_operation->push_back(mean(slot++));
     }
   }
   costs.message.assign(stages - 1, 0);
-  while (slot < sums_.size()) {
+  for (int rank = 0; slot < sums_.size(); ++rank) {
+    costs.after[{Operation::update, rank}] = mean(slot, 2);
     costs.update.push_back(mean(slot++));
   }
   return costs;
@@ -77,16 +89,25 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
             : action.operation == Operation::reduce_grad ? "reduction"
                                                          : "update",
             [&] { return action.stage < 0 ? std::string() : to_string(action); }),
-      sum_(log.sums_[log.slot_of(action)]),
+      slot_(log.slot_of(action)),
       counts_(action.operation == Operation::reduce_grad ? 0 : 1),
       counts_stragglers_(is_computation(action.operation)),
       began_(worked()) {
   log_.is_timing_ = true;
+  log_.after_[log_.last_] += log_.worked() - log_.ended_;
+}
+
+ActionLog::Scope::~Scope() {
+  const double seconds = worked() - began_;
+  log_.sums_[slot_].add(seconds, counts_);
+  log_.seconds_.push_back(seconds);
+  log_.last_ = slot_;
+  log_.ended_ = log_.worked();
+  log_.is_timing_ = false;
 }
 
 double ActionLog::Scope::worked() const {
-  Clock& clock = log_.comm_.clock();
-  return clock.now() - clock.waited() + (counts_stragglers_ ? clock.waited_for_stragglers() : 0);
+  return log_.worked() + (counts_stragglers_ ? log_.comm_.clock().waited_for_stragglers() : 0);
 }
 
 }  // namespace stagecoach

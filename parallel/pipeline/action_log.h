@@ -45,16 +45,20 @@ class ActionLog {
     void add(double amount, double counts = 1) { total += amount, count += counts; }
   };
   std::size_t slot_of(const Action& action) const;
-  void add(Sum& sum, double seconds, double counts) {
-    sum.add(seconds, counts);
-    seconds_.push_back(seconds);
+  std::size_t slot_of_update() const {
+    return static_cast<std::size_t>(stages_) * 4 + static_cast<std::size_t>(comm_.rank());
   }
+  /// Returns the time by the rank's clock, excluding waits.
+  double worked() const { return comm_.clock().now() - comm_.clock().waited(); }
 
   Communicator& comm_;
   int stages_;
   bool is_timing_ = false;
   std::vector<double> seconds_;  // of all computations, reductions and updates
   std::vector<Sum> sums_;        // each stage's four operations; each rank's updates
+  std::vector<double> after_;    // the work between these and the rank's next action
+  std::size_t last_ = 0;         // the index of the last action among those
+  double ended_ = 0;             // when it ended
 };
 
 class ActionLog::Scope {
@@ -62,10 +66,7 @@ class ActionLog::Scope {
   Scope(ActionLog& log, const Action& action);
   /// Times the update at the end of a step.
   explicit Scope(ActionLog& log) : Scope(log, {Operation::update, Activity::kNone, 0}) {}
-  ~Scope() {
-    log_.add(sum_, worked() - began_, counts_);
-    log_.is_timing_ = false;
-  }
+  ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
@@ -76,7 +77,7 @@ class ActionLog::Scope {
   ActionLog& log_;
   Activity activity_;
   Span span_;
-  Sum& sum_;
+  std::size_t slot_;
   double counts_;  // 0 for a reduction, whose own work counts as part of the update that follows
   bool counts_stragglers_;
   double began_;

@@ -69,6 +69,7 @@ class RankTimes {
         whole_(schedule.stage_count(), schedule.batch > 0 ? schedule.microbatches : 0),
         messages_(schedule, costs),
         free_(schedule.ranks.size(), 0),
+        after_(schedule.ranks.size(), 0),
         reduced_(schedule.ranks.size(), 0) {}
 
   /// Runs `action` on `rank` as soon as the rank is free and the input of the action is ready.
@@ -83,8 +84,10 @@ class RankTimes {
     } else if (action.operation == Operation::reduce_grad) {
       return reduce(static_cast<std::size_t>(rank), action);
     } else {
-      start = std::max(free, ready(action));
+      double& after = after_[static_cast<std::size_t>(rank)];
+      start = std::max(free + after, ready(action));
       free = start + work(static_cast<std::size_t>(rank), action);
+      after = costs_.after_of(action, static_cast<std::size_t>(rank));
       note_results(action, free);
     }
     return {start, free};
@@ -92,17 +95,23 @@ class RankTimes {
   double arrival(const Action& receive) const { return messages_.arrival(receive); }
   /// Ends a step; returns the time at which `rank` is free.
   double update(std::size_t rank) {
-    const bool is_listed = schedule_.batch > 0 || !seconds_.empty();
-    return free_[rank] = std::max(free_[rank], reduced_[rank]) + (is_listed ? 0 : costs_.update_of(rank));
+    if (schedule_.batch > 0) {  // updates are listed
+      return free_[rank];
+    }
+    const Action update{Operation::update, 0, 0};
+    free_[rank] = std::max(free_[rank] + after_[rank], reduced_[rank]) + work(rank, update);
+    after_[rank] = costs_.after_of(update, rank);
+    return free_[rank];
   }
 
  private:
   /// Returns the time of the next action of `rank`, which is `action`.
   double work(std::size_t rank, const Action& action) {
-    if (!seconds_.empty()) {
-      return seconds_[rank][next_[rank]++];
+    if (seconds_.empty()) {
+      return costs_.of(action, rank);
     }
-    return costs_.of(action, rank);
+    const std::size_t next = next_[rank]++;
+    return next < seconds_[rank].size() ? seconds_[rank][next] : 0;  // without a time of the update
   }
   /// Before an update that is listed, the rank waits for its replicas. At the end of a step, the reductions of its
   /// stages overlap with its other work and run one after the other.
@@ -112,8 +121,9 @@ class RankTimes {
         own_work + (costs_.average.empty() ? 0 : costs_.average[static_cast<std::size_t>(action.stage)]);
     const bool waits = schedule_.batch > 0;
     double& end = waits ? free_[rank] : reduced_[rank];
-    const double start = std::max(free_[rank], waits ? whole_.at(action.stage, action.microbatch) : end);
+    const double start = std::max(free_[rank] + after_[rank], waits ? whole_.at(action.stage, action.microbatch) : end);
     end = start + seconds;
+    after_[rank] = waits ? 0 : after_[rank];
     return {start, end};
   }
   /// Returns when the tensor that `action` needs from another stage is ready.
@@ -152,6 +162,7 @@ class RankTimes {
   Grid<double> whole_;      // when the last replica has its gradients, per update
   Messages messages_;
   std::vector<double> free_;
+  std::vector<double> after_;    // the rank's work before its next action
   std::vector<double> reduced_;  // when the reductions of each rank end
 };
 
@@ -192,6 +203,12 @@ double Costs::of(const Action& action, std::size_t rank) const {
   }
 }
 
+double Costs::after_of(const Action& action, std::size_t rank) const {
+  const auto found =
+      after.find({action.operation, action.operation == Operation::update ? static_cast<int>(rank) : action.stage});
+  return found == after.end() ? 0 : found->second;
+}
+
 namespace {
 
 void require_costs(const Schedule& schedule, const Costs& costs) {
@@ -221,20 +238,25 @@ double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t ra
   if (!seconds.empty()) {
     return std::accumulate(seconds[rank].begin(), seconds[rank].end(), 0.0);
   }
-  double busy = schedule.batch > 0 ? 0 : costs.update_of(rank);
+  const auto work_of = [&](const Action& action) { return costs.of(action, rank) + costs.after_of(action, rank); };
+  double busy = schedule.batch > 0 ? 0 : work_of({Operation::update, 0, 0});
   for (const Action& action : schedule.ranks[rank]) {
-    busy += costs.of(action, rank);
+    busy += work_of(action);
   }
   return busy;
 }
 
+std::int64_t count_timed(const std::vector<Action>& actions) {
+  return std::count_if(actions.begin(), actions.end(),
+                       [](const Action& action) { return !is_message(action.operation); });
+}
+
 void require_seconds(const Schedule& schedule, const ActionSeconds& seconds) {
   for (std::size_t r = 0; r < schedule.ranks.size() && !seconds.empty(); ++r) {
-    const auto count = std::count_if(schedule.ranks[r].begin(), schedule.ranks[r].end(),
-                                     [](const Action& action) { return !is_message(action.operation); });
-    STAGECOACH_CHECK(seconds.size() == schedule.ranks.size() && seconds[r].size() == static_cast<std::size_t>(count),
-                     "simulate: expected one time per action of {1} ranks, got the times of {0}", seconds.size(),
-                     schedule.ranks.size());
+    STAGECOACH_CHECK(
+        seconds.size() == schedule.ranks.size() && std::ssize(seconds[r]) == count_timed(schedule.ranks[r]),
+        "simulate: expected one time per action of {1} ranks, got the times of {0}", seconds.size(),
+        schedule.ranks.size());
   }
 }
 
@@ -302,7 +324,30 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
   }
   const double seconds = ends[kSteps - 1] - ends[kSteps - 2];
   const double whole = seconds * static_cast<double>(schedule.ranks.size());
-  return {seconds, whole > 0 ? std::max(1 - busy / whole, 0.0) : 0};
+  return {seconds, whole > 0 ? std::max(1 - busy / whole, 0.0) : 0, ends[kSteps - 1] - kSteps * seconds};
+}
+
+std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
+                                          std::int64_t steps) {
+  require_costs(schedule, costs);
+  RankTimes clock(schedule, costs, seconds);
+  double busy = 0;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    if (static_cast<std::int64_t>(seconds[r].size()) != steps * (count_timed(schedule.ranks[r]) + 1)) {
+      return std::nullopt;
+    }
+    busy += std::accumulate(seconds[r].begin(), seconds[r].end(), 0.0);
+  }
+  ReplayedSteps replay;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    run_step(schedule, clock, [](std::size_t, const Simulation::Timed&) {});
+    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+      replay.seconds = std::max(replay.seconds, clock.update(r));
+    }
+  }
+  const double whole = replay.seconds * static_cast<double>(schedule.ranks.size());
+  replay.idle = whole > 0 ? std::max(1 - busy / whole, 0.0) : 0;
+  return replay;
 }
 
 std::vector<int> peak_activations(const Schedule& schedule) {

@@ -3,6 +3,10 @@
 /// Simulates when each action of a schedule would run, on ranks and links of given speed: how long the step takes, how
 /// long each rank is idle, and how many activations are alive at once.
 
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "parallel/schedule/schedule.h"
@@ -29,6 +33,8 @@ struct Costs {
   /// The time that each rank takes for an update: [ranks], or empty for zeros. If the schedule lists no updates, there
   /// is one at the end of the step.
   std::vector<double> update = {};
+  /// The work that a rank does between such an action and its next one, by operation and stage; for an update, by rank.
+  std::map<std::pair<Operation, int>, double> after = {};
   /// The time that the replicas of each stage take to sum their gradients, from the moment when the last replica is
   /// ready: [stages], or empty for zeros.
   std::vector<double> average = {};
@@ -36,6 +42,7 @@ struct Costs {
   /// Returns the same costs for every stage; messages take no time.
   static Costs uniform(int stages, double forward, double backward_input, double backward_weight);
   double of(const Action& action, std::size_t rank) const;
+  double after_of(const Action& action, std::size_t rank) const;
   double update_of(std::size_t rank) const { return update.empty() ? 0 : update[rank]; }
 };
 
@@ -70,13 +77,22 @@ struct Simulation {
 /// come from `costs`. Throws Error unless there is exactly one time for each such action.
 Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds = {});
 
-/// The steady state of consecutive steps, in which each rank continues as soon as it can: the seconds per step, and the
-/// share of them in which a rank is idle, as the mean over ranks.
+/// The steady state of consecutive steps, in which each rank continues as soon as it can.
 struct SteadyState {
+  double seconds = 0;  ///< per step
+  double idle = 0;     ///< the share of them in which a rank is idle, as the mean over ranks
+  double fill = 0;     ///< by which the first steps, when the pipeline fills, take longer in all
+};
+SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs);
+
+/// Returns what `steps` consecutive steps take in all, and the share in which a rank is idle, with the time of every
+/// single action of every step, the update at its end included. Returns nothing unless `seconds` has exactly these.
+struct ReplayedSteps {
   double seconds = 0;
   double idle = 0;
 };
-SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs);
+std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
+                                          std::int64_t steps);
 
 /// Returns for each rank the largest number of (stage, micro-batch) pairs alive at once. It needs no times, as a rank
 /// keeps its order.

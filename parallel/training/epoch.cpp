@@ -15,13 +15,13 @@ const std::string kNothingSaved = "Nothing was saved, because `out` was not give
 
 void Epoch::start_clock(std::int64_t steps) {
   steps_ = steps;
-  if (run_.predictor_.start_epoch) {
-    run_.predictor_.start_epoch();
-  }
   run_.meter_.start_epoch();
   run_.stop_.restart(steps_done());
   bar_.emplace(number(), steps, run_.prints());
   run_.comm_.barrier();
+  if (run_.predictor_.start_epoch) {
+    run_.predictor_.start_epoch();
+  }
   run_.meter_.start_clock();
   run_.trace_.begin(number(), steps_done() + 1);
 }
@@ -61,6 +61,11 @@ void Epoch::finish_training() {
   run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_);
   if (run_.predictor_.time) {
     prediction_ = run_.predictor_.time(steps_);
+    if (prediction_.predicted_seconds) {  // and the barrier above
+      const Network& network = run_.comm_.clock().network();
+      *prediction_.predicted_seconds +=
+          tree_broadcast_seconds(network.among_first(run_.comm_.size()), run_.comm_.size(), 0);
+    }
   }
 }
 

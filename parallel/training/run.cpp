@@ -100,7 +100,8 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   learning_rate_ = optimizer.learning_rate();
   folder_.lock();
   folder_.set_data(data);
-  if (options_.has_processes()) {  // threads share the data
+  // Threads share the data. Where times are computed they make the same calls as processes, to start at the same time.
+  if (options_.has_processes() || comm_.clock().kind() != ClockKind::wall) {
     require_data_of_rank_zero(data);
   }
   outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)));

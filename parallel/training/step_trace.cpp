@@ -37,8 +37,8 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
     total += event.seconds();
   }
   std::vector<std::pair<std::pair<std::string, std::string>, Row>> sorted(rows.begin(), rows.end());
-  std::sort(sorted.begin(), sorted.end(),
-            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   std::string table = fmt::format("Where the time went in the first {} steps\n  {:<20} {:<10} {:>6} {:>12} {:>7}\n",
                                   steps, "operation", "pass", "calls", "us per step", "share");
   for (const auto& [key, row] : sorted) {

@@ -220,17 +220,6 @@ TEST_F(GlooProcesses, DoNotMindStrangers) {
   expect_same_training("run", "alone");
 }
 
-TEST_F(GlooProcesses, HaveNoClockThatComputesTime) {
-  for (const std::string clock : {"virtual", "modelled"}) {
-    const Outcome outcome =
-        shell("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " + kCh03 + " --smoke --clock " + clock);
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
-    EXPECT_NE(outcome.err.find("a clock that computes time is for ranks that share it; use --clock wall"),
-              std::string::npos)
-        << outcome.err;
-  }
-}
-
 TEST_F(GlooProcesses, WithoutOneOfThemEndAtTheDeadline) {
   const int port = local_address(listen_at({"127.0.0.1", 0})).port;
   const Outcome outcome = shell("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port) + " " +

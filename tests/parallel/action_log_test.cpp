@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/ops.h"
 #include "parallel/launch/launch.h"
 
 namespace stagecoach {
@@ -21,9 +22,9 @@ TEST(ActionLog, AveragesOverAllRanks) {
       while (clock.now() < end) {
       }
       if (rank.index == 0) {
-        rank.comm.send_number(0, 1, 7);
+        rank.comm.send(Tensor::zeros({1}, DType::float32, rank.device), 1, 7);
       } else {
-        rank.comm.receive_number(0, 7);  // a wait of a second, which is no work
+        rank.comm.receive({1}, DType::float32, 0, 7);  // a wait of a second, which is no work
       }
     }
     const Costs costs = log.mean_costs();
@@ -33,6 +34,27 @@ TEST(ActionLog, AveragesOverAllRanks) {
     EXPECT_EQ(costs.message, std::vector<double>{0}) << "the log knows of no messages";
     log.clear();
     EXPECT_EQ(log.mean_costs().forward[0], 0);
+  });
+}
+
+TEST(ActionLog, KnowsTheWorkBetweenActions) {
+  launch({.ranks = 1, .clock = ClockKind::modelled, .device_model = device_model("laptop")}, [](Rank& rank) {
+    const Tensor a = Tensor::zeros({1000}, DType::float32, rank.device);
+    const double start = rank.comm.clock().now();
+    add(a, a);
+    const double cost = rank.comm.clock().now() - start;
+    ActionLog log(rank.comm, 1);
+    { const ActionLog::Scope scope(log, {Operation::forward, 0, 0}); }
+    add(a, a);
+    { const ActionLog::Scope scope(log, {Operation::backward, 0, 0}); }
+    add(a, a);
+    add(a, a);
+    { const ActionLog::Scope scope(log); }
+    const Costs costs = log.mean_costs();
+    EXPECT_EQ(costs.forward[0], 0);
+    EXPECT_NEAR(costs.after_of({Operation::forward, 0, 0}, 0), cost, 1e-12);
+    EXPECT_NEAR(costs.after_of({Operation::backward, 0, 0}, 0), 2 * cost, 1e-12);
+    EXPECT_EQ(costs.after_of({Operation::update, 0, 0}, 0), 0);
   });
 }
 

@@ -152,6 +152,30 @@ TEST(SteadyState, IsShorterThanAStepWhereOnlyTheEndsAreSkewed) {
   costs.update = {0, 0, 0, 10};
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 27 + 10);
   EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, 24 + 10);  // rank 3 is never idle
+  EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).fill, 3) << "n steps take 3 + 34 n";
+}
+
+TEST(Simulate, WorkAfterAnActionDelaysTheNextOneButNotItsMessage) {
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));  // 0F0 0F1 0B0 0B1; 1F0 1F1 1B0 1B1
+  Costs costs = Costs::uniform(2, 1, 1, 1);
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 9);
+  costs.after = {{{Operation::forward, 0}, 0.5}};  // after 0F0; after 0F1, rank 0 waits anyway
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 9.5);
+  costs.after = {{{Operation::update, 0}, 0.5}};  // before the next step
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 9);
+  EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, 9.5);
+}
+
+// The first backward of each step of rank 1 is shorter.
+TEST(Simulate, ReplaysStepsWithTheTimeOfEachAction) {
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));  // 0F0 0F1 0B0 0B1; 1F0 1F1 1B0 1B1
+  const Costs costs = Costs::uniform(2, 1, 1, 1);
+  const ActionSeconds seconds{{1, 1, 2, 2, 0, 1, 1, 2, 2, 0}, {1, 1, 1, 2, 0, 1, 1, 1, 2, 0}};
+  const auto replay = replay_steps(schedule, costs, seconds, 2);
+  ASSERT_TRUE(replay.has_value());
+  EXPECT_DOUBLE_EQ(replay->seconds, 16);
+  EXPECT_DOUBLE_EQ(replay->idle, 1 - 2 * (6 + 5) / (2 * 16.0));
+  EXPECT_FALSE(replay_steps(schedule, costs, seconds, 3).has_value()) << "these are the times of two steps";
 }
 
 // With the time of every single action: the second backward of rank 1 takes longer, and rank 0 waits for it.

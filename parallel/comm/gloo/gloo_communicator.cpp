@@ -382,7 +382,6 @@ void GlooCommunicator::start_number(double number, int to, int tag, const ErrorC
 }
 
 double GlooCommunicator::wait_for_number(int from, int tag, const ErrorContext& context) {
-  const Waiting waiting(clock());
   ControlWait control_wait(mesh_.control(), wait_policy().stop, context, &wait_policy().renewed);
   std::optional<double> number;
   while (!(number = poll_number(from, tag, context))) {

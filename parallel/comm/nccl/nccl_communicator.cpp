@@ -157,7 +157,6 @@ void NcclCommunicator::start_number(double number, int to, int tag, const ErrorC
 }
 
 double NcclCommunicator::wait_for_number(int from, int tag, const ErrorContext& context) {
-  const Waiting waiting(clock());
   std::optional<double> number;
   wait([&] { return (number = poll_number(from, tag, context)).has_value(); }, context);
   return *number;

@@ -1,0 +1,116 @@
+/// @file
+/// Runs on the modelled clock. Their times and memory are computed, so they depend on nothing real, and the prediction,
+/// which is computed as well, equals them.
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "parallel/schedule/schedule_kinds.h"
+#include "tests/chapters/processes.h"
+
+namespace stagecoach::test {
+namespace {
+
+struct ModelledRun {
+  std::string program;
+  int ranks;
+  Flags flags;
+};
+
+const std::vector<std::string> kLinks{"nvlink4", "20us,100MB/s"};
+
+/// Returns the flags of a short run on modelled devices.
+Flags modelled_flags(const std::string& out, const std::string& link, const Flags& more) {
+  return joined({"--data", "data", "--batch-size", "32", "--epochs", "2", "--clock", "modelled", "--device-model",
+                 "h200", "--link", link, "--out", out},
+                more);
+}
+
+class ModelledClock : public ProcessTest {
+ protected:
+  using ProcessTest::ProcessTest;
+
+  /// Runs the program as threads and as processes, on a slow link, and expects the same bytes.
+  void expect_bytes_of_threads(const ModelledRun& run_of) {
+    SCOPED_TRACE(run_of.program + " " + (run_of.flags.empty() ? "" : run_of.flags.back()));
+    const std::string ranks = std::to_string(run_of.ranks);
+    const Outcome threads =
+        run(run_of.program, modelled_flags("threads", kLinks.back(), joined(run_of.flags, {"--ranks", ranks})));
+    ASSERT_EQ(threads.exit_code, 0) << threads.err;
+    const Outcome processes =
+        mpirun(run_of.ranks, run_of.program, modelled_flags("processes", kLinks.back(), run_of.flags));
+    ASSERT_EQ(processes.exit_code, 0) << processes.err;
+    EXPECT_EQ(bytes("threads/metrics.jsonl"), bytes("processes/metrics.jsonl"));
+    EXPECT_TRUE(bytes("threads/trace.json") == bytes("processes/trace.json")) << "traces differ";  // chapter 7 has none
+  }
+  void expect_bytes_of_threads_everywhere() {
+    make_data(96, 32);
+    for (const ModelledRun& each :
+         std::vector<ModelledRun>{{kCh02, 2, {}},
+                                  {kCh03, 3, {"--microbatches", "4"}},
+                                  {kCh03, 3, {"--microbatches", "4", "--schedule", "by-hand"}},
+                                  {kCh04, 3, {"--microbatches", "4", "--versions", "stash"}},
+                                  {kCh04, 3, {"--microbatches", "4", "--replicas", "2,1"}},
+                                  {kCh05, 2, {"--microbatches", "4", "--chunks", "2"}},
+                                  {kCh06, 2, {}},
+                                  {kCh06, 4, {"--mesh", "dp=2,pp=2", "--microbatches", "2"}},
+                                  {kCh07, 3, {"--form", "remote", "--splits", "4"}},
+                                  {kCh08, 4, {"--mesh", "pp=2,tp=2", "--model", "vit", "--microbatches", "2"}}}) {
+      expect_bytes_of_threads(each);
+    }
+  }
+};
+
+class ModelledClockByMpi : public ModelledClock {};
+class ModelledClockByGloo : public ModelledClock {
+ protected:
+  ModelledClockByGloo() : ModelledClock(Launcher::torchrun) {}
+};
+
+TEST_F(ModelledClockByMpi, HasTheBytesOfThreads) { expect_bytes_of_threads_everywhere(); }
+TEST_F(ModelledClockByGloo, HasTheBytesOfThreads) { expect_bytes_of_threads_everywhere(); }
+
+class ModelledPrediction : public PipelineTest {
+ protected:
+  /// Expects that an epoch takes what was predicted, on each link.
+  void expect_predicted(const std::string& program, const Flags& flags) {
+    for (const std::string& link : kLinks) {
+      std::string all = program + " --link " + link;
+      for (const std::string& flag : flags) {
+        all += " " + flag;
+      }
+      SCOPED_TRACE(all);
+      const Outcome outcome = run(program, modelled_flags("run", link, flags));
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      const Json last = metrics("run").back();  // in the first epoch, buckets are laid out anew
+      const double seconds = last.at("seconds");
+      EXPECT_NEAR(last.at("predicted_seconds").get<double>() / seconds, 1, 1e-3);
+    }
+  }
+};
+
+TEST_F(ModelledPrediction, IsWhatEachScheduleTakes) {
+  make_data(96, 32);
+  expect_predicted(kCh02, {"--ranks", "3"});
+  for (const std::string& schedule : schedule_names()) {
+    expect_predicted(kCh05, {"--ranks", "2", "--microbatches", "4", "--schedule", schedule});
+  }
+  for (const char* versions : {"stash", "vertical", "2bw", "flush"}) {
+    expect_predicted(kCh04, {"--ranks", "3", "--microbatches", "4", "--versions", versions});
+  }
+  expect_predicted(kCh04, {"--ranks", "3", "--microbatches", "4", "--replicas", "2,1"});
+}
+
+TEST_F(ModelledPrediction, IsWhatAMeshTakes) {
+  make_data(96, 32);
+  for (const char* mode : {"single", "parameter", "buckets", "central"}) {
+    expect_predicted(kCh06, {"--ranks", "2", "--mode", mode});
+  }
+  expect_predicted(kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});
+  expect_predicted(kCh08, {"--mesh", "tp=2", "--model", "vit"});
+  expect_predicted(kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--model", "vit", "--microbatches", "2"});
+}
+
+}  // namespace
+}  // namespace stagecoach::test
