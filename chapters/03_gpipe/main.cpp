@@ -44,9 +44,10 @@ void forward_backward_by_hand(Stage& stage, const Plan& plan, const MicroBatches
   // All backwards, in the order of the forwards, where the paper's figure has the reverse: floating-point sums depend
   // on the order, and this is the order of one device. As in chapter 1, losses are summed, and each image weighs 1 / N,
   // where N is the size of the whole batch.
-  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
+  const double share = 1.0 / static_cast<double>(batch.global_size);
   for (int i = 0; i < batch.count(); ++i) {
-    const Tensor grad = messages.is_last() ? share : messages.receive_backward(i);
+    const Tensor grad = messages.is_last() ? Tensor::full({}, share, DType::float32, comm.device())  // []
+                                           : messages.receive_backward(i);
     const Tensor grad_x = stage.backward(i, grad);
     if (!messages.is_first()) {
       messages.send_backward(i, grad_x);

@@ -1,17 +1,15 @@
 /// @file
 /// Measures this machine's CPU or GPU, and writes the file of its device model, for --device-model.
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "chapters/calibrate/fit.h"
+#include "chapters/calibrate/options.h"
 #include "chapters/calibrate/timings.h"
 #include "chapters/common/name_flags.h"
 #include "core/base/error.h"
@@ -25,57 +23,6 @@
 
 namespace stagecoach {
 namespace {
-
-constexpr const char* kProgram = "calibrate";
-
-struct Options {
-  std::string out;
-  std::string name = "mine";
-  std::string device = "cpu";
-  bool tf32 = false;
-  bool overwrite = false;
-  bool calls = false;
-  std::string times;
-  std::string like;
-  std::string without;
-};
-
-/// Parses the command line. Returns nothing after printing --help.
-std::optional<Options> parse(int argc, const char* const* argv) {
-  Options options;
-  CLI::App app("Measures what kernel calls take on this machine, and writes its device model for --device-model FILE.",
-               kProgram);
-  app.footer(
-      "It takes less than half a minute. Close other programs: what they take from the processor is measured "
-      "too.\n\nExample:\n  calibrate mine.json\n  ch03_gpipe --clock modelled --device-model mine.json");
-  app.add_option("FILE", options.out, "The file to write, which ends with .json")->required();
-  app.add_option("--name", options.name, "Name of the device")->capture_default_str();
-  app.add_option("--device", options.device, "What to measure: cpu (one core), or a GPU such as cuda:0")
-      ->capture_default_str();
-  app.add_flag("--tf32", options.tf32, "Products of float32 use TF32, as with the chapters' --tf32");
-  app.add_flag("--overwrite", options.overwrite, "Replace FILE if it exists");
-  app.add_flag("--calls", options.calls, "Print the time of each call, and its modelled time, as Markdown");
-  auto* times = app.add_option(
-      "--times", options.times,
-      "Do not measure, but read the times of a GPU from this page of cuda_kernels_benchmark; needs --like");
-  app.add_option("--like", options.like, "With --times: the device model that has what the page does not tell")
-      ->needs(times);
-  times->needs("--like");
-  app.add_option("--without", options.without,
-                 "Leave out the calls of a model ('vit'), or those with one batch size ('vit 512')");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
-  }
-  throw_if<UsageError>(!options.out.ends_with(".json"), "'{}': expected a file that ends with .json", options.out);
-  throw_if<UsageError>(!options.overwrite && std::filesystem::exists(options.out),
-                       "{} exists; give --overwrite to replace it", options.out);
-  return options;
-}
 
 /// Returns what kernel calls do not tell.
 DeviceModel measured_surroundings(Device device) {
@@ -98,7 +45,7 @@ void leave_out(const std::string& model, Timings& timings) {
 }
 
 /// Measures this machine. `timings` are the times that the model is fitted to.
-DeviceModel measured_model(const Options& options, Timings& timings) {
+DeviceModel measured_model(const CalibrateOptions& options, Timings& timings) {
   const Device device = parse_device(options.device);
   require_device(device);
   throw_if<UsageError>(options.tf32 && device.type == DeviceType::cpu, "--tf32 needs a GPU; give --device cuda");
@@ -111,7 +58,7 @@ DeviceModel measured_model(const Options& options, Timings& timings) {
   return model;
 }
 
-DeviceModel model_of_page(const Options& options, Timings& timings) {
+DeviceModel model_of_page(const CalibrateOptions& options, Timings& timings) {
   timings = timings_of_page(options.times);
   leave_out(options.without, timings);
   return fitted(timings, device_model(options.like), options.tf32);
@@ -139,7 +86,7 @@ void print_errors(const DeviceModel& model, const Timings& timings, bool tf32, b
 }
 
 int run(int argc, const char* const* argv) {
-  const std::optional<Options> options = parse(argc, argv);
+  const std::optional<CalibrateOptions> options = calibrate_options(argc, argv);
   if (!options) {
     return 0;
   }
@@ -159,5 +106,5 @@ int run(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   return stagecoach::with_exit_code(
-      stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); }, stagecoach::name_flags);
+      stagecoach::kCalibrate, [&] { return stagecoach::run(argc, argv); }, stagecoach::name_flags);
 }

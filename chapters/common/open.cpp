@@ -59,21 +59,27 @@ std::vector<int> replicas_of(const Settings& settings) {
 
 namespace {
 
-TrainTest read_data(const Settings& settings) {
-  if (settings.run.explain && settings.data.source == "generated") {
-    return outline_of(GeneratedSettings{});  // a plan needs no images
-  }
+/// Returns how many images are generated.
+GeneratedSettings generated_sizes(const Settings& settings) {
   if (!settings.data.smoke) {
-    return open_dataset(settings.data.source, {.image_size = settings.training.image_size,
-                                               .max_pixels = settings.data.max_megapixels * 1'000'000,
-                                               .background = *settings.data.background});
+    return {};
   }
   if (cuda::is_emulated() && settings.world.device->type == DeviceType::cuda) {
-    return generate({.train = 32, .test = 16});  // the emulation is about a thousand times slower than a GPU
+    return {.train = 32, .test = 16};  // the emulation is about a thousand times slower than a GPU
   }
   // A few seconds for every model: the residual networks need about a hundred times as much arithmetic as convnet.
-  return settings.training.model == "convnet" ? generate({.train = 2000, .test = 500})
-                                              : generate({.train = 64, .test = 32});
+  return settings.training.model == "convnet" ? GeneratedSettings{.train = 2000, .test = 500}
+                                              : GeneratedSettings{.train = 64, .test = 32};
+}
+
+TrainTest read_data(const Settings& settings) {
+  if (settings.data.source == "generated") {
+    const GeneratedSettings sizes = generated_sizes(settings);
+    return settings.run.explain ? outline_of(sizes) : generate(sizes);  // a plan needs no images
+  }
+  return open_dataset(settings.data.source, {.image_size = settings.training.image_size,
+                                             .max_pixels = settings.data.max_megapixels * 1'000'000,
+                                             .background = *settings.data.background});
 }
 
 /// Returns whether loaders prefetch batches on separate threads. If the ranks need every core, such a thread would only

@@ -242,6 +242,14 @@ Link link_of_stage(const Plan& plan, int stage, MeshDirection direction, const M
   return plan.world.network.among_any(groups, all);
 }
 
+double exchange_seconds(const Plan& plan, const Action& action) {
+  if (plan.exchanges.empty() || !is_computation(action.operation) || action.operation == Operation::backward_weight) {
+    return 0;
+  }
+  const CollectiveSeconds& stage = plan.exchanges[static_cast<std::size_t>(action.stage)];
+  return action.operation == Operation::forward ? stage.forward : stage.backward;
+}
+
 void add_collectives(const Plan& plan, Costs& costs) {
   for (std::size_t stage = 0; stage < plan.exchanges.size(); ++stage) {
     costs.forward[stage] += plan.exchanges[stage].forward;

@@ -100,6 +100,8 @@ std::vector<double> gradient_bytes(const Plan& plan);
 /// Returns the slowest of the links that decide how long collectives take among the ranks of `mesh` that hold `stage`,
 /// in the groups of `direction`.
 Link link_of_stage(const Plan& plan, int stage, MeshDirection direction, const MeshSizes& mesh, const RankOrder& order);
+/// Returns the seconds of the exchanges within an action, if the plan has them.
+double exchange_seconds(const Plan& plan, const Action& action);
 /// Adds the seconds of the exchanges and of the reductions that the plan has to the costs of their stages.
 void add_collectives(const Plan& plan, Costs& costs);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "chapters/common/dry_run.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
@@ -223,6 +224,22 @@ Costs slowest_of(Costs measured, Communicator& group) {
   return measured;
 }
 
+/// Adds the exchanges of tensor-parallel ranks to the seconds of the actions of steps, which were measured without.
+ActionSeconds with_exchanges(const Plan& plan, ActionSeconds seconds) {
+  for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
+    std::size_t next = 0;
+    while (next < seconds[rank].size()) {
+      for (const Action& action : plan.schedule.ranks[rank]) {
+        if (!is_message(action.operation) && next < seconds[rank].size()) {
+          seconds[rank][next++] += exchange_seconds(plan, action);
+        }
+      }
+      ++next;  // the update
+    }
+  }
+  return seconds;
+}
+
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
 Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionLog& log, std::int64_t steps) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle};
@@ -233,9 +250,9 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
     prediction.predicted_idle = 1 - (1 - predicted.idle) * steady / *prediction.predicted_seconds;
   }
   // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
-  // (But those of single actions lack the exchanges of tensor-parallel ranks.)
-  if (plan.world.clock == ClockKind::modelled && plan.exchanges.empty()) {
-    if (const auto replay = replay_steps(plan.schedule, measured, log.seconds(), steps)) {
+  if (plan.world.clock == ClockKind::modelled) {
+    const ActionSeconds seconds = with_exchanges(plan, log.seconds());
+    if (const auto replay = replay_steps(plan.schedule, measured, seconds, steps)) {
       prediction.predicted_seconds = replay->seconds;
       prediction.predicted_idle = replay->idle;
     }
@@ -272,7 +289,9 @@ void explain(const Settings& settings, const Plan& plan) {
   const bool measured = settings.run.profile;
   Costs costs = measured ? costs_of(plan, plan.microbatch) : unit_costs(plan);
   costs.bytes = message_bytes(plan, plan.microbatch);
-  const Simulation simulation = simulate(plan.schedule, costs);
+  // What every action takes, where that is computed anyway; else the mean costs of its stage.
+  const bool is_modelled = settings.world.clock == ClockKind::modelled && settings.pipeline.profile_file.empty();
+  const Simulation simulation = simulate(plan.schedule, costs, is_modelled ? dry_run(settings, plan) : ActionSeconds());
 
   fmt::print("One step of {}: {} in {}, {} on {}\n", plan.model_name, counted(plan.images, "image"),
              counted(plan.schedule.microbatches, "micro-batch"), counted(plan.stages(), "stage"),

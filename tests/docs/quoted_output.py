@@ -11,8 +11,9 @@
 - <!-- not run: REASON --> above a block: it is left out, and what quotes it. Where a command itself shows that it needs
   other machines, a GPU, CIFAR-10 or the sources, it is left out too, but nothing may quote it without such a reason.
 
-What a script or a command with --explain prints is computed: every character must be equal. What others print is
-measured (with --profile or --balance time, --explain measures too). There, numbers with a unit of time or rate,
+What a script or a command with --explain prints is computed: every character must be equal. With --clock modelled, what
+a training prints is computed too, except for losses and accuracies (below). What others print is measured (with
+--profile or --balance time, --explain measures too, unless the clock is modelled). There, numbers with a unit of time or rate,
 percentages except for ideal ones, and columns titled as times, shares of time or speed-ups are masked. Peak memory, which
 depends on when messages arrive and on which rank that is, must be within 15% or 0.3 MiB in the mean of the ranks. All
 else must be equal: losses, accuracies, bytes, counts, errors. Losses and accuracies are those of processors with AVX-512:
@@ -54,6 +55,7 @@ ELSEWHERE = re.compile(
 )
 COMPUTES = re.compile(r"--explain|scripts/")
 MEASURES = re.compile(r"--profile|--balance time")
+MODELLED = re.compile(r"--clock modelled")
 
 NUMBER = r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 MASKED = re.compile(rf"{NUMBER} ?(?:ns|us|µs|ms|s|img/s|GFLOP/s)(?!\w)|(?<!ideal ){NUMBER}%"
@@ -85,7 +87,13 @@ class Command:
 
     @property
     def measures(self):
+        if MODELLED.search(self.text):
+            return False
         return not COMPUTES.search(self.text) or bool(MEASURES.search(self.text))
+
+    @property
+    def trains(self):
+        return not COMPUTES.search(self.text)
 
 
 @dataclasses.dataclass
@@ -209,6 +217,13 @@ def masked_cell(title, cell, peaks, also):
     return re.sub(f"(?<!ideal ){NUMBER}", "#", cell) if is_masked else cell
 
 
+def masked_numbers(lines, masks):
+    """Returns lines of computed times with # in place of what `masks` has, in running text."""
+    for mask in masks:
+        lines = [mask["text"].sub("#", line) for line in lines]
+    return lines
+
+
 def masked(lines, also):
     """Returns measured lines with single spaces and # in place of what differs from run to run, and the peaks.
 
@@ -288,6 +303,13 @@ class Check:
                     self.find(quote.line, f"quotes a command that is not run, as {command.reason}; "
                                           "say why above the command: <!-- not run: REASON -->")  # fmt: skip
 
+    def is_same(self, command, quoted, new):
+        """Returns whether the lines agree in all that is the same on every machine."""
+        if command.measures or (command.trains and self.is_short):
+            return same_measurement(quoted, new, self.also_masked)
+        masks = self.also_masked if command.trains else []
+        return masked_numbers(quoted, masks) == masked_numbers(new, masks)
+
     def compare_output(self, command, folder):
         quotes = [quote for quote in command.quotes if not quote.reason]
         output, code = run(shortened(command) if self.is_short else command.text, folder)
@@ -298,7 +320,7 @@ class Check:
             new = renewed(quote.lines, output)
             if new is None:
                 self.find(quote.line, "\n".join(["the command does not print this; it prints:", *output]))
-            elif command.measures and same_measurement(quote.lines, new, self.also_masked):
+            elif self.is_same(command, quote.lines, new):
                 self.new_times[quote.span] = new
             elif new != quote.lines:
                 sides = (quote.lines, new)

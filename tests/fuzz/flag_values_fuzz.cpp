@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(fuzz::text_of(data, size));
   fuzz::accepts<UsageError>([&] {
     const MeshSizes mesh = mesh_from_text(text);
-    fuzz::require(mesh.data >= 1 && mesh.pipeline >= 1 && mesh.ranks() >= 1 && mesh.ranks() <= kMaxDevices,
+    fuzz::require(mesh.data >= 1 && mesh.pipeline >= 1 && mesh.ranks() >= 1 && mesh.ranks() <= kMaxPlannedRanks,
                   "a mesh beyond its bounds");
   });
   fuzz::accepts<UsageError>([&] {
@@ -27,13 +27,14 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   });
   fuzz::accepts<UsageError>([&] {
     for (const int ranks : replicas_from_text(text)) {
-      fuzz::require(ranks >= 1 && ranks <= kMaxDevices, "replicas beyond their bounds");
+      fuzz::require(ranks >= 1 && ranks <= kMaxPlannedRanks, "replicas beyond their bounds");
     }
   });
   fuzz::accepts<UsageError>([&] {
     const Network network = network_from_text(text);
-    const double inner = network.between(0, 0).seconds(1 << 20);
-    const double outer = network.between(0, kMaxDevices).seconds(1 << 20);
+    const RankGroups far{{0, kMaxPlannedRanks}};
+    const double inner = network.within_node().seconds(1 << 20);
+    const double outer = network.between(far[0], 0, 1, far).seconds(1 << 20);
     fuzz::require(inner >= 0 && inner <= outer && std::isfinite(outer),
                   "a message over this network takes no finite time");
   });

@@ -1,0 +1,120 @@
+#include "chapters/common/dry_run.h"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "chapters/common/open.h"
+#include "core/base/on_exit.h"
+#include "parallel/pipeline/split.h"
+#include "parallel/pipeline/stage.h"
+#include "parallel/schedule/gradient_order.h"
+#include "parallel/training/epoch_meter.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr Device kMeta{DeviceType::meta};
+
+/// One rank of the plan, whose messages are tensors without elements.
+class DryRank {
+ public:
+  DryRank(const Settings& settings, const Plan& plan, int rank, const std::vector<std::shared_ptr<Sequential>>& parts)
+      : plan_(plan),
+        actions_(plan.schedule.ranks[static_cast<std::size_t>(rank)]),
+        clock_(make_clock(ClockKind::modelled, kMeta, {}, *settings.world.modelled_device)),
+        sums_(kMeta) {
+    std::map<int, std::shared_ptr<Sequential>> mine;
+    for (int s = 0; s < plan.stages(); ++s) {
+      if (plan.schedule.holds(rank, s)) {
+        const auto& layers = mine.emplace(s, parts[static_cast<std::size_t>(s)]).first->second;
+        layers->materialize(0, kMeta);
+        Stage& stage = stages_.emplace(s, Stage(layers, plan.recompute, loss_of(settings.training))).first->second;
+        stage.add_gradients_in_order(gradient_order(actions_, s));
+      }
+    }
+    layers_ = joined(mine);
+    optimizer_ = make_optimizer(settings.training, layers_->named_parameters());
+  }
+  ~DryRank() { layers_->deallocate(); }
+  DryRank(const DryRank&) = delete;
+  DryRank& operator=(const DryRank&) = delete;
+
+  std::vector<double> seconds() {
+    std::vector<double> all;
+    for (const Action& action : actions_) {
+      if (is_computation(action.operation)) {
+        all.push_back(timed([&] { perform(action); }) + exchange_seconds(plan_, action));
+      } else if (action.operation == Operation::reduce_grad) {
+        all.push_back(0);
+      }
+    }
+    all.push_back(timed([&] {
+      optimizer_->step();
+      optimizer_->zero_grad();
+    }));
+    return all;
+  }
+
+ private:
+  template <class Work>
+  double timed(const Work& work) {
+    const double begin = clock_->now();
+    work();
+    return clock_->now() - begin;
+  }
+
+  bool is_last(int stage) const { return stage + 1 == plan_.stages(); }
+  /// Returns a tensor of a micro-batch with the shape that enters `stage`.
+  Tensor entering(int stage, DType dtype = DType::float32) const {
+    return Tensor::empty(plan_.shapes[static_cast<std::size_t>(stage)].with(0, plan_.microbatch), dtype, kMeta);
+  }
+
+  void perform(const Action& action) {
+    const auto [operation, number, microbatch] = action;
+    Stage& stage = stages_.at(number);
+    if (operation == Operation::forward) {
+      forward(stage, number, microbatch);
+    } else if (operation == Operation::backward_weight) {
+      stage.backward_weight(microbatch);
+    } else {
+      const Tensor gradient = is_last(number) ? Tensor::full({}, 1, DType::float32, kMeta) : entering(number + 1);
+      operation == Operation::backward ? stage.backward(microbatch, gradient)
+                                       : stage.backward_input(microbatch, gradient);
+    }
+  }
+
+  void forward(Stage& stage, int number, int microbatch) {
+    const bool is_first = number == 0;
+    const Tensor x = is_first ? normalize(entering(0, DType::uint8)) : entering(number);
+    if (!is_last(number)) {
+      stage.forward(microbatch, x, !is_first);
+      return;
+    }
+    const Tensor labels = Tensor::empty({plan_.microbatch}, DType::int32, kMeta);
+    Tensor logits;
+    const Tensor loss = stage.forward_with_loss(microbatch, x, labels, !is_first, &logits);
+    sums_.add(loss, logits, labels);
+  }
+
+  const Plan& plan_;
+  const std::vector<Action>& actions_;
+  std::unique_ptr<Clock> clock_;  // before what it counts
+  EpochSums sums_;
+  std::map<int, Stage> stages_;
+  std::shared_ptr<Sequential> layers_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+}  // namespace
+
+ActionSeconds dry_run(const Settings& settings, const Plan& plan) {
+  const auto parts = stages_of(*plan.model, plan.split);
+  ActionSeconds seconds;
+  for (int rank = 0; rank < plan.schedule.rank_count(); ++rank) {
+    seconds.push_back(DryRank(settings, plan, rank, parts).seconds());
+  }
+  return seconds;
+}
+
+}  // namespace stagecoach
