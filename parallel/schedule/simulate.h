@@ -74,8 +74,8 @@ struct Simulation {
 /// costs for every stage. Time in which a rank waits for messages or reductions counts as idle.
 ///
 /// For times that vary, `seconds` holds the time of each single action; then only the times of messages and reductions
-/// come from `costs`. Throws Error unless there is exactly one time for each such action. If the schedule lists no updates,
-/// one more may follow, that of the update at the end of the step.
+/// come from `costs`. Throws Error unless there is exactly one time for each such action. If the schedule lists no
+/// updates, one more may follow, that of the update at the end of the step.
 Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds = {});
 
 /// The steady state of consecutive steps, in which each rank continues as soon as it can.
