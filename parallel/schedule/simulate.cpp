@@ -70,9 +70,12 @@ class RankTimes {
         messages_(schedule, costs),
         free_(schedule.ranks.size(), 0),
         after_(schedule.ranks.size(), 0),
-        reduced_(schedule.ranks.size(), 0) {
-    for (std::size_t r = 0; r < after_.size(); ++r) {  // the first step begins as one that comes after an update
-      after_[r] = costs.after_of({Operation::update, 0, 0}, r);
+        reduced_(schedule.ranks.size(), 0) {}
+
+  /// Lets the first step begin with the work that other steps do after the update of the one before.
+  void begin_as_after_update() {
+    for (std::size_t r = 0; r < after_.size(); ++r) {
+      after_[r] = costs_.after_of({Operation::update, 0, 0}, r);
     }
   }
 
@@ -97,6 +100,8 @@ class RankTimes {
     return {start, free};
   }
   double arrival(const Action& receive) const { return messages_.arrival(receive); }
+  /// Returns the work that `rank` has left after its last action so far.
+  double after_last(std::size_t rank) const { return after_[rank]; }
   /// Ends a step; returns the time at which `rank` is free.
   double update(std::size_t rank) {
     if (schedule_.batch > 0) {  // updates are listed
@@ -300,7 +305,8 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     const double end = clock.update(r);
     result.ends.push_back(end);
-    result.busy.push_back(busy_seconds(schedule, costs, r, seconds));
+    result.busy.push_back(busy_seconds(schedule, costs, r, seconds) -
+                          (seconds.empty() ? clock.after_last(r) : 0));  // that is in the next step
     result.seconds = std::max(result.seconds, end);
     result.span.push_back(end - first_start(schedule.ranks[r], result.timeline[r]).value_or(end));
     spans += result.span.back();
@@ -337,6 +343,7 @@ std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs&
                                           std::int64_t steps) {
   require_costs(schedule, costs);
   RankTimes clock(schedule, costs, seconds);
+  clock.begin_as_after_update();
   double busy = 0;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     if (static_cast<std::int64_t>(seconds[r].size()) != steps * (count_timed(schedule.ranks[r]) + 1)) {

@@ -55,7 +55,8 @@ TEST_F(PipedreamProgram, WritesVersionsAndPredictionsBesideTheEpochs) {
   EXPECT_EQ(config["replicas"], "1,1,1");
   for (const Json& epoch : metrics("run")) {
     EXPECT_EQ(epoch["versions"], (std::vector{3, 2, 1}));
-    EXPECT_GE(epoch["predicted_seconds"], epoch["busiest_seconds"]);
+    // If the busiest rank is never idle, the two are sums of the same terms, which may be rounded differently.
+    EXPECT_GE(epoch["predicted_seconds"].get<double>(), (1 - 1e-12) * epoch["busiest_seconds"].get<double>());
     EXPECT_LE(epoch["replayed_seconds"], 1.001 * epoch["seconds"].get<double>());
     EXPECT_EQ(epoch["peak_bytes"].size(), 3U);
   }

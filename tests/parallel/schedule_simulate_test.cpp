@@ -161,8 +161,9 @@ TEST(Simulate, WorkAfterAnActionDelaysTheNextOneButNotItsMessage) {
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 9);
   costs.after = {{{Operation::forward, 0}, 0.5}};  // after 0F0; after 0F1, rank 0 waits anyway
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 9.5);
-  costs.after = {{{Operation::update, 0}, 0.5}};  // before each step, the first one too
-  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 9.5);
+  costs.after = {{{Operation::update, 0}, 0.5}};  // before the next step
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 9);
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).busy[0], 6);
   EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, 9.5);
 }
 
