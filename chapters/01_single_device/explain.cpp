@@ -53,7 +53,7 @@ std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
 
 }  // namespace
 
-void explain(const Settings& settings, const Dataset& data, const TrainStep& train_step) {
+void explain(const Settings& settings, const Dataset& data, const SingleDeviceStep& train_step) {
   const TrainingSettings& training = settings.training;
   const DeviceModel& on = *settings.world.modelled_device;
   constexpr Device kPlan{DeviceType::meta};  // nothing is computed, so every model fits

@@ -15,12 +15,12 @@
 namespace stagecoach {
 
 /// main.cpp's training step.
-using TrainStep =
+using SingleDeviceStep =
     std::function<void(const Tensor& images, const Tensor& labels, std::int64_t microbatch_count, Module& model,
                        const ClassifierLoss& summed_loss, Optimizer& optimizer, EpochSums& sums)>;
 
 /// Prints the graph of a micro-batch's forward and, by the modelled clock, what a step takes. Nothing is trained or
 /// computed. With --out, also writes schedule.csv and prediction.json.
-void explain(const Settings& settings, const Dataset& data, const TrainStep& train_step);
+void explain(const Settings& settings, const Dataset& data, const SingleDeviceStep& train_step);
 
 }  // namespace stagecoach
