@@ -35,13 +35,6 @@ DeviceModel::Rates rates_in(JsonObject& file, const std::string& type, const std
   return rates;
 }
 
-DeviceType backend_in(JsonObject& file, const std::string& where) {
-  const std::string name = file.name("backend");
-  throw_if<DataError>(name != "cpu" && name != "cuda",
-                      "{}: 'backend': expected \"cpu\" or \"cuda\", got \"{}\"; correct it", where, name);
-  return name == "cuda" ? DeviceType::cuda : DeviceType::cpu;
-}
-
 }  // namespace
 
 std::string to_json(const DeviceModel& model) {
@@ -65,7 +58,7 @@ DeviceModel device_model_from_json(const std::string& text, const std::string& w
   const auto bandwidth = [&](const std::string& key) { return file.number(key, 1, kMaxRate, "bytes per second"); };
   const auto launch = [&](const std::string& key) { return file.number(key, 0, kMaxLaunchSeconds, "seconds"); };
   DeviceModel model{.name = file.name("name"),
-                    .backend = backend_in(file, where),
+                    .backend = file.either("backend", "cpu", "cuda") == "cuda" ? DeviceType::cuda : DeviceType::cpu,
                     .float32 = rates_in(file, "float32", where),
                     .float64 = rates_in(file, "float64", where),
                     .bytes_per_second = bandwidth("bytes_per_second"),

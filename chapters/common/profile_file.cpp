@@ -123,7 +123,7 @@ ModelProfile profile_from_json(const std::string& text, const std::string& where
   const Json json = parse_json<Json>(text, where, "--profile --out writes a profile");
   JsonObject object(json, where);
   ModelProfile profile{.model = object.name("model"),
-                       .device = object.name("device"),
+                       .device = object.either("device", "cpu", "cuda"),
                        .microbatch = object.whole("microbatch", 1, kMaxBatchSize, " of images")};
   std::vector<std::string> sizes;
   for (const auto& [key, ignored] : sizes_in({})) {
@@ -134,8 +134,6 @@ ModelProfile profile_from_json(const std::string& text, const std::string& where
   }
   const Json& layers = object.take("layers", "a list of layers");
   object.require_no_others(sizes);
-  throw_if<DataError>(profile.device != "cpu" && profile.device != "cuda",
-                      "{}: 'device': expected \"cpu\" or \"cuda\", got \"{}\"; correct it", where, profile.device);
   add_layers(layers, where, profile);
   return profile;
 }

@@ -51,6 +51,14 @@ class JsonObject {
     return *text;
   }
 
+  /// Returns one of two words.
+  std::string either(const std::string& key, const std::string& one, const std::string& other) {
+    const std::string expected = fmt::format("\"{}\" or \"{}\"", one, other);
+    const Json& json = take(key, expected);
+    require(json == one || json == other, key, expected, json);
+    return json.get<std::string>();
+  }
+
   std::int64_t whole(const std::string& key, std::int64_t min, std::int64_t max, const std::string& unit) {
     const std::string expected = fmt::format("a whole number{} from {} to {}", unit, min, max);
     const Json& json = take(key, expected);

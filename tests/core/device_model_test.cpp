@@ -137,6 +137,7 @@ TEST(DeviceModel, FileWithAMistakeIsRefusedByName) {
       {[](Json& j) { j["float32"]["reduction"].erase("half"); }, "float32: reduction: 'half' is missing"},
       {[](Json& j) { j["float32"]["copy"] = 1; }, "mine.json: float32: unknown key \"copy\""},
       {[](Json& j) { j["bandwidth"] = 1; }, "mine.json: unknown key \"bandwidth\": expected only name, backend"},
+      {[](Json& j) { j.erase("backend"); }, "'backend' is missing: expected \"cpu\" or \"cuda\"; add it"},
       {[](Json& j) { j["backend"] = "tpu"; }, "'backend': expected \"cpu\" or \"cuda\", got \"tpu\""},
       {[](Json& j) { j["bytes_per_second"] = "fast"; }, "'bytes_per_second': expected bytes per second from 1"},
       {[](Json& j) { j["bytes_per_second"] = 0; }, "got 0; correct it"},
