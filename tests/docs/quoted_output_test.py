@@ -64,8 +64,9 @@ class QuotedOutput(unittest.TestCase):
             loss = EPOCH.replace("Loss: 2.29", "Loss: 2.28")
             self.assertEqual(self.quotes([EPOCH], [loss], flags="--clock modelled"), 0 if is_another else 1)
             self.assertEqual(self.quotes(["a  1.5"], ["a  1.6"], flags="--clock modelled --explain --profile"), 1)
-        other_images = EPOCH.replace("0.77s", "0.10s").replace("2.29", "2.31")
-        self.assertEqual(self.quotes([EPOCH], [other_images], flags="--clock modelled", is_short=True), 0)
+            for old, new, findings in (("0.164", "0.165", 1), ("3.4 1.0", "3.4 1.1", 1), ("0.12", "0.13", not is_another)):
+                table = [TABLE[0], TABLE[1].replace(old, new)]
+                self.assertEqual(self.quotes(TABLE, table, flags="--clock modelled"), findings)
 
     def test_columns_of_times_may_differ(self):
         for old, new, findings in (("0.164", "10.23", 0), ("2.29", "2.28", 1), ("3.4 1.0", "3.3 1.2", 0),
@@ -84,6 +85,8 @@ class QuotedOutput(unittest.TestCase):
                 block("sh", "echo data/generated Loss: 2 # --explain"), block("text", "data/generated Loss: 2"))  # fmt: skip
         self.assertEqual(self.check(*page, is_short=True).findings, [])
         self.assertEqual(len(self.check(*page).findings), 1)
+        modelled = (block("sh", "echo data/generated # --clock modelled"), block("text", "data/generated"))
+        self.assertEqual(self.check(*modelled, is_short=True).findings, [])
 
     def test_a_summary(self):
         output = ["  step time        0.345 ms, virtual clock", "  memory per rank  3.4, 1.0 MiB at most"]
