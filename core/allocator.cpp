@@ -239,12 +239,17 @@ class NoMemory final : public MemorySource {
   bool is_host_memory() const override { return false; }
 
  private:
-  std::uintptr_t next_ = Allocator::kSegmentBytes;
+  // Of all devices of the thread, so that no two of them have an address in common.
+  inline static thread_local std::uintptr_t next_ = Allocator::kSegmentBytes;
 };
 
-/// Returns the allocator that all `meta` devices of a thread share. A thread plans by itself, so it counts alone.
-const std::shared_ptr<Allocator>& meta_allocator() {
-  thread_local const auto memory = std::make_shared<Allocator>(std::make_unique<NoMemory>(), "meta");
+/// Returns the allocator of a `meta` device. Each thread has its own: it plans by itself, so it counts alone.
+const std::shared_ptr<Allocator>& meta_allocator(Device device) {
+  thread_local std::map<int, std::shared_ptr<Allocator>> memories;
+  std::shared_ptr<Allocator>& memory = memories[device.index];
+  if (memory == nullptr) {
+    memory = std::make_shared<Allocator>(std::make_unique<NoMemory>(), to_string(device));
+  }
   return memory;
 }
 
@@ -255,7 +260,7 @@ Allocator& allocator(Device device) {
     case DeviceType::cuda:
       return *cuda::allocator(device);
     case DeviceType::meta:
-      return *meta_allocator();
+      return *meta_allocator(device);
     case DeviceType::cpu:
       break;
   }
@@ -267,7 +272,7 @@ std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
     case DeviceType::cuda:
       return cuda::allocator_for_tensors(device);
     case DeviceType::meta:
-      return meta_allocator();
+      return meta_allocator(device);
     case DeviceType::cpu:
       break;
   }

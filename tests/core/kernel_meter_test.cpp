@@ -125,6 +125,15 @@ TEST(MetaDevice, TakesNoMemoryAndCountsIt) {
   EXPECT_EQ(allocator(kMeta).stats().peak_bytes - before.current_bytes, 4 * static_cast<std::size_t>(kHuge));
 }
 
+TEST(MetaDevice, CountsItsOwnMemory) {
+  const Device other{DeviceType::meta, 1};
+  const std::size_t before = allocator(other).stats().current_bytes;
+  const Tensor here = Tensor::zeros({1000}, DType::float32, kMeta);
+  EXPECT_EQ(allocator(other).stats().current_bytes, before);
+  const Tensor there = Tensor::zeros({16}, DType::float32, other);
+  EXPECT_EQ(allocator(other).stats().current_bytes, before + 64);
+}
+
 TEST(MetaDevice, HasNoElementsToRead) {
   const Tensor x = Tensor::zeros({1}, DType::float32, kMeta);
   EXPECT_TRUE(test::fails_with<Error>({"float32[1] on meta:0 has no elements"}, [&] { x.item(); }));
