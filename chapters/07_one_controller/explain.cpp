@@ -8,8 +8,12 @@
 #include <vector>
 
 #include "chapters/07_one_controller/clock_ticks.h"
+#include "core/allocator.h"
 #include "core/base/phrases.h"
+#include "core/base/units.h"
 #include "core/trace.h"
+#include "core/transfer.h"
+#include "parallel/comm/modelled_streams.h"
 #include "parallel/drawing/timeline.h"
 #include "parallel/training/console.h"
 
@@ -99,9 +103,52 @@ std::string timeline_of(const PlacedModel& model, const Events& all, ClockKind c
   return timeline_text(chart, standard_output()) + "\n";
 }
 
-/// Returns the events of the second of two steps: in the first one, memory is touched for the first time. Where times
-/// are computed, nothing else is: tensors have no memory.
-Events measure_step(const Settings& settings, PlacedModel model, const Dataset& data, const TrainStep& step) {
+/// A step, and the times of the calls in it. On the modelled clock also its numbers: seconds, and bytes.
+struct MeasuredStep {
+  Events events;
+  double seconds = 0;
+  double host_seconds = 0;           ///< until the program had made the last call
+  double idle = 0;                   ///< in the mean of the devices
+  std::vector<double> memory_bytes;  ///< that tensors and kernels take at most, per device
+  double link_bytes = 0;             ///< over the busiest link in one direction
+};
+
+/// Runs the second of two steps on modelled streams, and fills in the numbers.
+void count_step(const std::vector<Device>& devices, Clock& clock, const std::function<void()>& run,
+                MeasuredStep& step) {
+  const ModelledStreams& streams = *ModelledStreams::current();
+  const auto busy = [&] {
+    double sum = 0;
+    for (const Device device : devices) {
+      sum += streams.busy_seconds(device);
+    }
+    return sum;
+  };
+  for (const Device device : devices) {
+    allocator(device).reset_peak();
+  }
+  const auto moved_before = bytes_moved();
+  const double begin = clock.now();
+  const double busy_before = busy();
+  run();
+  step.host_seconds = clock.now() - begin;
+  finish_queued_calls();
+  step.seconds = clock.now() - begin;
+  step.idle = 1 - (busy() - busy_before) / (static_cast<double>(devices.size()) * step.seconds);
+  for (const Device device : devices) {
+    step.memory_bytes.push_back(static_cast<double>(allocator(device).stats().peak_bytes));
+  }
+  for (const auto& [link, bytes] : bytes_moved()) {
+    const auto before = moved_before.find(link);
+    const bool is_between = link.first.type == link.second.type && link.first != link.second;
+    step.link_bytes =
+        std::max(step.link_bytes, is_between ? bytes - (before == moved_before.end() ? 0 : before->second) : 0.0);
+  }
+}
+
+/// Runs two steps and returns the second: in the first one, memory is touched for the first time. Where times are
+/// computed, nothing else is: tensors have no memory.
+MeasuredStep measure_step(const Settings& settings, PlacedModel model, const Dataset& data, const TrainStep& step) {
   std::unique_ptr<Clock> clock;
   if (settings.world.clock == ClockKind::modelled) {
     clock = make_clock(ClockKind::modelled, Device{}, {}, *settings.world.modelled_device);
@@ -115,17 +162,36 @@ Events measure_step(const Settings& settings, PlacedModel model, const Dataset& 
   const std::int64_t side = settings.training.image_size;
   const Batch batch{Tensor::zeros({images, 3, side, side}, DType::uint8), Tensor::zeros({images}, DType::int32)};
   EpochSums sums(model.devices.back());
-  const auto run = [&] {
-    step(settings, model, batch, *optimizer, sums);
-    finish_queued_calls();
-  };
+  const auto run = [&] { step(settings, model, batch, *optimizer, sums); };
   run();
+  finish_queued_calls();
   Trace trace;
   trace.attach(
       0, clock == nullptr ? std::function<double()>() : [&] { return clock->now(); });
-  run();
+  MeasuredStep measured;
+  if (clock != nullptr) {
+    count_step(model.devices, *clock, run, measured);
+  } else {
+    run();
+    finish_queued_calls();
+  }
   Trace::detach();
-  return trace.events();
+  measured.events = trace.events();
+  return measured;
+}
+
+/// Returns the numbers of a step on the modelled clock, one per line.
+std::string numbers_of(const MeasuredStep& step) {
+  std::string memory;
+  for (const double bytes : step.memory_bytes) {
+    memory += fmt::format("{}{:.1f}", memory.empty() ? "" : ", ", bytes / kMiB);
+  }
+  return fmt::format(
+      "  step            {:.3f} ms; the program has made its calls after {:.3f} ms\n"
+      "  idle            {:.1f}% of the step\n"
+      "  memory          {} MiB per device at most\n"
+      "  busiest link    {:.3f} MiB\n",
+      1e3 * step.seconds, 1e3 * step.host_seconds, 100 * step.idle, memory, step.link_bytes / kMiB);
 }
 
 }  // namespace
@@ -156,7 +222,11 @@ void explain(const Settings& settings, PlacedModel& model, const Dataset& data, 
       "Then the outputs are concatenated, and one loss and one backward follow: the backward runs through the same "
       "devices in the reverse order.\n");
   if (settings.run.profile) {
-    print_text(timeline_of(model, measure_step(settings, model, data, step), settings.world.clock));
+    const MeasuredStep measured = measure_step(settings, model, data, step);
+    print_text(timeline_of(model, measured.events, settings.world.clock));
+    if (settings.world.clock == ClockKind::modelled) {
+      print_text(numbers_of(measured));
+    }
   }
 }
 
