@@ -20,10 +20,10 @@ namespace stagecoach::labs::lab3 {
 namespace {
 
 constexpr const char* kGenerator = "chapters/03_gpipe/lab/descending_gpipe.h; chapter 3, \"The idea\"";
-constexpr const char* kLoop = "chapters/03_gpipe/lab/run_table.h; chapter 3, \"By hand, and as a table\"";
-constexpr const char* kBytes = "chapter 3, \"The same bytes\"; Stage::add_gradients_in_order";
+constexpr const char* kLoop = "chapters/03_gpipe/lab/run_table.h; chapter 3, \"A schedule is a value\"";
+constexpr const char* kBytes = "docs/reference/schedule_tables.md; Stage::add_gradients_in_order";
 constexpr const char* kTags = "chapters/03_gpipe/lab/run_table.h: \"Each message has a tag of its own\"";
-constexpr const char* kMessages = "chapter 3, \"Messages are actions too\"; parallel/comm/communicator.h";
+constexpr const char* kMessages = "docs/reference/messages.md; parallel/comm/communicator.h";
 
 int ranks() { return varied("lab 3: ranks", 3, 5); }
 int microbatches() { return varied("lab 3: micro-batches", 6, 9); }

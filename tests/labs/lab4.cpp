@@ -101,7 +101,8 @@ void time_of_1f1b(const Answer& answer) {
 
 void backwards_in_order(const Answer& answer) {
   for_each_schedule(answer, {unlimited(), falling_limits()}, [](const Schedule& schedule, const Question& question) {
-    require_backwards_in_order(schedule, question.made_for(), "chapters/03_gpipe/README.md, on the order of gradients");
+    require_backwards_in_order(schedule, question.made_for(),
+                               "docs/reference/schedule_tables.md, \"The order of gradients\"");
   });
 }
 
