@@ -14,12 +14,12 @@
 namespace stagecoach::labs::lab4 {
 namespace {
 
-constexpr const char* kOrder = "chapters/04_pipedream/README.md, \"1F1B, by hand\"";
+constexpr const char* kOrder = "chapters/04_pipedream/README.md, \"The program\"";
 constexpr const char* kHeld =
     "scripts/lab.sh hint 4 2 1: a rank that warms up with k - 1 forwards holds at most k micro-batches";
 constexpr const char* kLimits = "scripts/lab.sh hint 4 2 1: which forwards of the rank before it does a rank wait for?";
 constexpr const char* kShortest = "whose limits decide how many micro-batches a rank holds? scripts/lab.sh hint 4 2 1";
-constexpr const char* kVersions = "chapters/04_pipedream/README.md, \"The price: versions\"";
+constexpr const char* kVersions = "chapters/04_pipedream/README.md, \"Without the flush\"";
 constexpr const char* kStore = "chapters/04_pipedream/lab/version_store.h: what `versions` holds after each call";
 
 /// One call of the generator.
