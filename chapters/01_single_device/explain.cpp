@@ -6,10 +6,13 @@
 #include <set>
 
 #include "chapters/common/open.h"
+#include "chapters/common/planned_step.h"
+#include "core/allocator.h"
 #include "core/autograd/backward.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
+#include "core/base/units.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
 #include "parallel/schedule/schedule_kinds.h"
@@ -94,6 +97,7 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
       "The graph keeps {:.1f} times as much as the weights\n",
       weights, weights, state, static_cast<double>(kept) / static_cast<double>(weights));
 
+  std::size_t held = 0;
   double seconds = 3 * static_cast<double>(count);  // units, unless the device is modelled
   if (settings.world.clock == ClockKind::modelled) {
     const auto clock = make_clock(ClockKind::modelled, kPlan, {}, on);
@@ -101,15 +105,18 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
     const double begin = clock->now();
     train_step(inputs(images), labels(images), training.microbatches, *model, summed_loss, *optimizer, sums);
     seconds = clock->now() - begin;
-    fmt::print("\nA step takes {:.3f} ms on {}: {:.0f} img/s\n", 1e3 * seconds, printable(on.name),
-               static_cast<double>(images) / seconds);
+    held = allocator(kPlan).stats().peak_bytes;
+    fmt::print("\nA step takes {:.3f} ms on {}: {:.0f} img/s, with {:.3f} MiB at most\n", 1e3 * seconds,
+               printable(on.name), static_cast<double>(images) / seconds, static_cast<double>(held) / kMiB);
   }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
     write_text(folder / run_files::kSchedule, schedule);
-    write_text(
-        folder / run_files::kPrediction,
-        fmt::format("{{\"step_seconds\":{},\"idle\":0,\"idle_in_span\":0,\"peak_activations\":[1]}}\n", seconds));
+    PlannedStep step{.seconds = seconds, .peak_activations = {1}};
+    if (held > 0) {
+      step.memory_bytes = {static_cast<double>(held)};
+    }
+    write_planned_step(folder, settings, step);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "chapters/common/planned_step.h"
 #include "chapters/common/prediction.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
@@ -62,7 +63,8 @@ void print_profile(const StreamPlan& plan) {
   }
 }
 
-void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
+/// Prints the memory of each rank, and returns its total for a rank in its own process.
+std::vector<double> print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
   const auto activations = kept_bytes(plan, plan.microbatch);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto rebuilt = rebuilt_bytes(plan);
@@ -73,25 +75,29 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
   fmt::print(
       "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
       "optimizer's state,\nreceived tensors, and workspace, not counting the program and the images of --data\n");
+  std::vector<double> totals;
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double peak = peaks[r] + rebuilt[s];
     const double process =
         peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
+    totals.push_back(process);
     fmt::print(
         "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
         "memory {:.3f}\n",
         r, s, weights[s] / kMiB, activations[s] / kMiB, peak / kMiB, process / kMiB);
   }
+  return totals;
 }
 
 void write_files(const Settings& settings, const StreamPlan& plan, const Schedule& shown, const Ledger& ledger,
-                 const Simulation& simulation) {
+                 const Simulation& simulation, const PlannedStep& step) {
   if (settings.run.out.empty()) {
     return;
   }
   const std::filesystem::path folder = make_folder(settings.run.out);
-  write_prediction(folder, shown, simulation, message_bytes(plan, plan.microbatch));
+  write_tables(folder, shown, simulation, message_bytes(plan, plan.microbatch));
+  write_planned_step(folder, settings, step);
   write_text(folder / run_files::kLedger, to_csv(shown, ledger));
   write_text(folder / run_files::kScheduleFigure,
              draw_versions_svg(shown, simulation, ledger,
@@ -186,11 +192,18 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  activations     {} micro-batches at most, rank by rank\n", fmt::join(epoch.peak_activations, ", "));
   fmt::print("  versions        {} at most, rank by rank\n",
              fmt::join(peak_versions(plan.schedule, epoch_ledger), ", "));
-  fmt::print("  delays          {} updates at most, stage by stage\n",
-             fmt::join(largest_delays(plan.schedule, epoch_ledger), ", "));
+  const std::vector<int> delays = largest_delays(plan.schedule, epoch_ledger);
+  fmt::print("  delays          {} updates at most, stage by stage\n", fmt::join(delays, ", "));
   print_messages(plan, plan.microbatch);
+  const double steps = plan.batches();
+  PlannedStep step{.seconds = epoch.seconds / steps,
+                   .idle = epoch.idle,
+                   .idle_in_span = epoch.idle_in_span,
+                   .peak_activations = epoch.peak_activations,
+                   .link_bytes = busiest_link_bytes(plan.schedule, message_bytes(plan, plan.microbatch)) / steps,
+                   .staleness = *std::max_element(delays.begin(), delays.end())};
   if (measured) {
-    print_memory(settings, plan, epoch_ledger);
+    step.memory_bytes = print_memory(settings, plan, epoch_ledger);
   }
   for (const std::string& note : plan.notes) {
     fmt::print("\nnote: {}\n", printable(note));
@@ -198,7 +211,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   if (settings.run.ledger) {
     print_ledger(plan);
   }
-  write_files(settings, plan, shown, ledger, beginning);
+  write_files(settings, plan, shown, ledger, beginning, step);
 }
 
 }  // namespace stagecoach

@@ -1,13 +1,14 @@
 #include "chapters/06_ddp/explain.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
 #include "chapters/06_ddp/replica.h"
 #include "chapters/common/open.h"
+#include "chapters/common/planned_step.h"
 #include "chapters/common/prediction.h"
+#include "core/allocator.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
@@ -32,14 +33,25 @@ class LoneReplica final : public Replica {
   StepTimes& times() { return times_; }
 };
 
-/// Measures a rank's part of a step on this machine, by the CPU time of its thread.
-StepCosts measure_step(const Settings& settings, const Topology& topology, const TrainTest& data, Device device) {
+/// Returns the bytes that a rank sends per byte that a ring sums over `ranks` ranks.
+double ring_share(int ranks) { return 2.0 * (ranks - 1) / ranks; }
+
+struct MeasuredStep {
+  StepCosts costs;
+  double memory_bytes = 0;  ///< that tensors take at most
+};
+
+/// Measures a rank's part of a step on this machine, by the CPU time of its thread; or computes it for the modelled
+/// device, with tensors without elements.
+MeasuredStep measure_step(const Settings& settings, const Topology& topology, const TrainTest& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
   const WorldSettings& world = settings.world;
   const ClockKind clock = world.clock == ClockKind::modelled ? ClockKind::modelled : ClockKind::virtual_time;
-  const auto comm = self_communicator(device, clock, *world.modelled_device);
+  const auto comm = self_communicator({topology.world.device}, clock, *world.modelled_device);
   Rank rank{0, 1, device, *comm};
+  const std::size_t held_before = allocator(device).stats().current_bytes;
+  allocator(device).reset_peak();
   LoneReplica replica({settings, topology, data, rank});
   const std::int64_t size = settings.training.image_size;
   const std::int64_t count = share_of(settings.training.batch_size, 0, topology.world.ranks).count;
@@ -56,7 +68,8 @@ StepCosts measure_step(const Settings& settings, const Topology& topology, const
     replica.forward_backward(batch, sums);
     replica.update();
   }
-  return replica.times().mean();
+  const std::size_t peak = allocator(device).stats().peak_bytes;
+  return {replica.times().mean(), static_cast<double>(peak - held_before)};
 }
 
 /// Returns costs in units: a forward takes 1 and a backward 2; gradients become ready at even intervals, the last
@@ -131,7 +144,8 @@ void print_sweep(StepModel step, const std::string& unit) {
 }
 
 /// Writes the files of --explain. `timelines` has one timeline per mode, in the order of the modes.
-void write_files(const Settings& settings, const NamedTimelines& timelines) {
+void write_files(const Settings& settings, const NamedTimelines& timelines, double gradient_bytes,
+                 double memory_bytes) {
   const std::filesystem::path folder = make_folder(settings.run.out);
   std::string table;
   for (int r = 0; r < settings.world.ranks; ++r) {
@@ -141,17 +155,22 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
     table += "\n";
   }
   const Timeline& chosen = timelines[static_cast<std::size_t>(*settings.data_parallel.mode)].second;
-  nlohmann::ordered_json prediction{
-      {"step_seconds", chosen.seconds},
-      {"idle", chosen.idle()},
-      {"idle_in_span", chosen.idle()},
-      {"peak_activations", std::vector<int>(static_cast<std::size_t>(settings.world.ranks), 1)}};
+  const auto ranks = static_cast<std::size_t>(settings.world.ranks);
+  const double compressed = settings.data_parallel.compress == CompressionKind::half ? 0.5 : 1;
+  const bool is_central = *settings.data_parallel.mode == DataParallelMode::central;
+  PlannedStep step{.seconds = chosen.seconds,
+                   .idle = chosen.idle(),
+                   .idle_in_span = chosen.idle(),
+                   .peak_activations = std::vector<int>(ranks, 1),
+                   .link_bytes = compressed * gradient_bytes * (is_central ? 1 : ring_share(settings.world.ranks))};
+  if (memory_bytes > 0) {
+    step.memory_bytes.assign(ranks, memory_bytes);
+  }
   for (const auto& [mode, timeline] : timelines) {
-    prediction["modes"][mode] = {
-        {"step_seconds", timeline.seconds}, {"idle", timeline.idle()}, {"overlap", timeline.overlap()}};
+    step.modes[mode] = {{"step_seconds", timeline.seconds}, {"idle", timeline.idle()}, {"overlap", timeline.overlap()}};
   }
   write_text(folder / run_files::kSchedule, table);
-  write_text(folder / run_files::kPrediction, prediction.dump() + "\n");
+  write_planned_step(folder, settings, step);
   write_text(folder / run_files::kTimelines,
              draw_svg(timelines, fmt::format("One step on {} ranks, by mode", settings.world.ranks),
                       settings.run.profile ? "s" : "units"));
@@ -161,7 +180,7 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
 /// Prints the traffic of a step's gradient sums, as a ring over the pipelines.
 void print_gradient_sums(const Topology& topology) {
   const Plan& plan = *topology.pipeline;
-  const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // bytes sent per byte of gradients
+  const double share = ring_share(topology.mesh.data);
   fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
              topology.mesh.data, "rank", "sums", "MiB", "MiB sent");
   const auto bytes = gradient_bytes(plan);
@@ -180,16 +199,20 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
         "{} pipelines of {} ranks, each for its shard of a batch; a stage's gradients are summed when its last "
         "backward is done\n",
         topology.mesh.data, topology.mesh.pipeline);
-    explain(topology.pipeline_settings, *topology.pipeline);
+    const auto gradients = gradient_bytes(*topology.pipeline);
+    const double most = *std::max_element(gradients.begin(), gradients.end());
+    explain(settings, *topology.pipeline, ring_share(topology.mesh.data) * most);
     return print_gradient_sums(topology);
   }
-  const Device device{topology.world.device};
+  const bool is_modelled = settings.world.clock == ClockKind::modelled;
+  const Device device{is_modelled ? DeviceType::meta : topology.world.device};
   const auto model = make_model(settings.training, data.train, device);
   const NamedTensors parameters = model->named_parameters();
   const double bytes = bytes_of(parameters);
   const bool measured = settings.run.profile;
-  StepModel step = step_of(settings, topology, parameters,
-                           measured ? measure_step(settings, topology, data, device) : unit_costs_of(parameters));
+  const MeasuredStep one =
+      measured ? measure_step(settings, topology, data, device) : MeasuredStep{unit_costs_of(parameters)};
+  StepModel step = step_of(settings, topology, parameters, one.costs);
   if (!measured) {
     step.link = unit_link(topology.world.ranks, bytes);
   }
@@ -220,7 +243,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
   print_sweep(step, unit);
   print_reductions(step.link, topology.world.ranks, bytes, unit);
   if (!settings.run.out.empty()) {
-    write_files(settings, timelines);
+    write_files(settings, timelines, bytes, one.memory_bytes);
   }
 }
 

@@ -8,14 +8,17 @@
 #include <vector>
 
 #include "chapters/07_one_controller/clock_ticks.h"
+#include "chapters/common/planned_step.h"
 #include "core/allocator.h"
 #include "core/base/phrases.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/trace.h"
 #include "core/transfer.h"
 #include "parallel/comm/modelled_streams.h"
 #include "parallel/drawing/timeline.h"
 #include "parallel/training/console.h"
+#include "parallel/training/run_folder.h"
 
 namespace stagecoach {
 namespace {
@@ -194,6 +197,16 @@ std::string numbers_of(const MeasuredStep& step) {
       1e3 * step.seconds, 1e3 * step.host_seconds, 100 * step.idle, memory, step.link_bytes / kMiB);
 }
 
+/// With --out, writes what compare reads.
+void write_plan(const Settings& settings, const MeasuredStep& step) {
+  if (!settings.run.out.empty()) {
+    write_planned_step(
+        make_folder(settings.run.out), settings,
+        {.seconds = step.seconds, .idle = step.idle, .memory_bytes = step.memory_bytes, .link_bytes = step.link_bytes});
+    print_text(fmt::format("\nWritten to {}: prediction.json\n", printable(settings.run.out)));
+  }
+}
+
 }  // namespace
 
 std::string layer_table(const TrainingSettings& training, const PlacedModel& model) {
@@ -226,6 +239,7 @@ void explain(const Settings& settings, PlacedModel& model, const Dataset& data, 
     print_text(timeline_of(model, measured.events, settings.world.clock));
     if (settings.world.clock == ClockKind::modelled) {
       print_text(numbers_of(measured));
+      write_plan(settings, measured);
     }
   }
 }

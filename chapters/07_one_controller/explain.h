@@ -18,7 +18,7 @@ using TrainStep = std::function<void(const Settings& settings, const PlacedModel
 
 /// Prints the device of each layer and, for the pipelined form, the work of every device in each clock tick. With
 /// --profile also runs `step` twice, and prints the timeline of the second run: one row for the host, one per
-/// asynchronous device. On the modelled clock nothing is computed but times.
+/// asynchronous device. On the modelled clock nothing is computed but times, and --out gets prediction.json.
 void explain(const Settings& settings, PlacedModel& model, const Dataset& data, const TrainStep& step);
 
 }  // namespace stagecoach

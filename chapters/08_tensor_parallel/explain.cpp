@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -68,13 +69,36 @@ void print_layers(const Settings& settings, const Dataset& data, const Sequentia
   fmt::print("\n");
 }
 
+/// Returns the bytes that a rank sends to the next one in a ring of its tensor or data-parallel group, in a step: the
+/// most of all stages and both groups.
+double collective_bytes(const MeshSizes& mesh, const Plan& plan, const Exchanges& exchanges) {
+  const double tensor_ring = static_cast<double>(mesh.tensor - 1) / mesh.tensor;
+  const double data_ring = 2.0 * (mesh.data - 1) / mesh.data;
+  const std::vector<double> gradients = gradient_bytes(plan);
+  double most = 0;
+  auto layer = exchanges.begin();
+  for (std::size_t s = 0; s < plan.split.size(); ++s) {
+    double sent = 0;  // for a micro-batch
+    for (const auto end = layer + plan.split[s]; layer != end; ++layer) {
+      for (const Exchange& exchange : *layer) {
+        sent +=
+            tensor_ring * (exchange.forward + exchange.backward) * static_cast<double>(exchange.numel) * sizeof(float);
+      }
+    }
+    most = std::max({most, plan.schedule.microbatches * sent, data_ring * gradients[s]});
+  }
+  return most;
+}
+
 }  // namespace
 
 void explain_mesh(const Settings& settings, const Dataset& data) {
   const Plan plan = make_mesh_plan(settings, data);
   print_groups(settings);
-  print_layers(settings, data, *model_of_rank(settings, data), exchanges_of(settings, data, plan.microbatch));
-  explain(settings_of_pipeline(settings, *settings.data_parallel.mesh), plan);
+  const MeshSizes& mesh = *settings.data_parallel.mesh;
+  const Exchanges exchanges = exchanges_of(settings, data, plan.microbatch);
+  print_layers(settings, data, *model_of_rank(settings, data), exchanges);
+  explain(settings, plan, collective_bytes(mesh, plan, exchanges));
 }
 
 }  // namespace stagecoach

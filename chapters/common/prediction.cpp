@@ -1,11 +1,12 @@
 #include "chapters/common/prediction.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <iterator>
 
 #include "chapters/common/dry_run.h"
+#include "chapters/common/planned_step.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
@@ -146,6 +147,14 @@ std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   return bytes;
 }
 
+double busiest_link_bytes(const Schedule& schedule, const std::vector<double>& message_bytes) {
+  double most = 0;
+  for (const LinkTraffic& link : link_traffic(schedule, message_bytes)) {
+    most = std::max(most, link.bytes);
+  }
+  return most;
+}
+
 void print_messages(const Plan& plan, std::int64_t microbatch) {
   const auto bytes = message_bytes(plan, microbatch);
   const auto links = link_traffic(plan.schedule, bytes);
@@ -174,16 +183,11 @@ void print_messages(const Plan& plan, std::int64_t microbatch) {
   }
 }
 
-void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation,
-                      const std::vector<double>& message_bytes, TableFormat format) {
-  const nlohmann::ordered_json prediction{{"step_seconds", simulation.seconds},
-                                          {"idle", simulation.idle},
-                                          {"idle_in_span", simulation.idle_in_span},
-                                          {"peak_activations", simulation.peak_activations}};
+void write_tables(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation,
+                  const std::vector<double>& message_bytes, TableFormat format) {
   write_text(folder / run_files::kSchedule, to_text(computations_of(schedule)));
   write_text(folder / run_files::kLoweredSchedule,
              format == TableFormat::pytorch ? to_pytorch_text(schedule) : to_text(schedule));
-  write_text(folder / run_files::kPrediction, prediction.dump() + "\n");
   write_text(folder / run_files::kScheduleTrace, predicted_trace(schedule, simulation, message_bytes));
 }
 
@@ -281,7 +285,7 @@ Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Com
           }};
 }
 
-void explain(const Settings& settings, const Plan& plan) {
+void explain(const Settings& settings, const Plan& plan, double collective_bytes) {
   if (plan.inject != Bug::none) {  // the table was checked before the bug entered it
     require_legal(plan.schedule,
                   fmt::format("'{}' with the bug '{}'", settings.pipeline.schedule, name_of(plan.inject)));
@@ -320,14 +324,22 @@ void explain(const Settings& settings, const Plan& plan) {
     fmt::print("  note: {}\n", printable(note));
   }
   print_messages(plan, plan.microbatch);
+  PlannedStep step{.seconds = simulation.seconds,
+                   .idle = simulation.idle,
+                   .idle_in_span = simulation.idle_in_span,
+                   .peak_activations = simulation.peak_activations,
+                   .link_bytes = std::max(busiest_link_bytes(plan.schedule, costs.bytes), collective_bytes)};
   if (measured) {
     const auto ranks = predict_memory(settings.training, plan, plan.microbatch);
     print_memory(plan, plan.microbatch, ranks);
     print_predicted_memory(ranks);
+    std::transform(ranks.begin(), ranks.end(), std::back_inserter(step.memory_bytes),
+                   [](const RankMemory& rank) { return rank.total(); });
   }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
-    write_prediction(folder, plan.schedule, simulation, costs.bytes, settings.run.table_format);
+    write_tables(folder, plan.schedule, simulation, costs.bytes, settings.run.table_format);
+    write_planned_step(folder, settings, step);
     write_text(folder / run_files::kScheduleFigure,
                draw_svg(plan.schedule, simulation, settings.pipeline.schedule, measured ? "s" : "units"));
     fmt::print(

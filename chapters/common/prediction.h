@@ -40,10 +40,10 @@ Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<C
 /// the run's epochs.
 Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Communicator*>& same_stages = {});
 
-/// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json (with the sizes `message_bytes`)
-/// and prediction.json. Only a schedule of one step can be written in PyTorch's format.
-void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation,
-                      const std::vector<double>& message_bytes, TableFormat format = TableFormat::stagecoach);
+/// Writes schedule.csv (the computations), schedule_lowered.csv and schedule_trace.json (with the sizes
+/// `message_bytes`). Only a schedule of one step can be written in PyTorch's format.
+void write_tables(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation,
+                  const std::vector<double>& message_bytes, TableFormat format = TableFormat::stagecoach);
 
 // The parts of a prediction of memory that do not depend on the kind of schedule.
 /// Returns the bytes of state that the optimizer keeps per byte of weights.
@@ -55,11 +55,15 @@ std::vector<double> rebuilt_bytes(const Plan& plan);
 /// Returns the bytes that each stage receives from another rank for one micro-batch.
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch);
 
+/// Returns the bytes that the schedule sends over its busiest link in one direction.
+double busiest_link_bytes(const Schedule& schedule, const std::vector<double>& message_bytes);
+
 /// Prints how many messages and bytes each link and each rank transfers in a run of the plan's schedule.
 void print_messages(const Plan& plan, std::int64_t microbatch);
 
 /// Prints the schedule, its timeline, idle time and memory: in units, or with --profile in measured seconds and bytes.
-/// Always prints how much is sent. With --out, also writes the files of write_prediction and schedule.svg.
-void explain(const Settings& settings, const Plan& plan);
+/// Always prints how much is sent. With --out, also writes the files of write_tables, prediction.json and schedule.svg.
+/// `collective_bytes`: what collectives send over a link in a step, beside the schedule's messages.
+void explain(const Settings& settings, const Plan& plan, double collective_bytes = 0);
 
 }  // namespace stagecoach

@@ -10,6 +10,7 @@
 #include "chapters/compare/run_names.h"
 #include "core/base/median.h"
 #include "core/base/printable.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -214,6 +215,8 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
   s.predicted_seconds = median_of(run, [](const EpochRecord& e) { return e.predicted_seconds; });
   s.peak_bytes = largest(run, &EpochRecord::peak_bytes);
   s.versions = largest(run, &EpochRecord::versions);
+  s.link_bytes = run.epochs.back().link_bytes;
+  s.staleness = run.epochs.back().staleness;
   s.ranks = ranks_of(run, s.peak_bytes);
   const auto ideal_idle = median_of(run, [](const EpochRecord& e) { return e.ideal_idle; });
   if (s.ranks && ideal_idle) {
@@ -267,7 +270,11 @@ Comparison compare(const std::vector<RunRecord>& runs, const std::vector<std::si
   const std::vector<std::string> names = run_names(paths);
   Comparison comparison;
   comparison.baselines = baselines;
+  comparison.are_plans = runs.front().is_plan;
   for (std::size_t i = 0; i < runs.size(); ++i) {
+    throw_if<UsageError>(runs[i].is_plan != comparison.are_plans,
+                         "{} and {}: expected either runs or plans (of --explain), got one of each; compare them apart",
+                         names.front(), names[i]);
     comparison.runs.push_back(summarize(runs[i], names[i]));
     for (const std::string& note : runs[i].notes) {
       comparison.notes.push_back(fmt::format("{}: {}", names[i], printable(note)));

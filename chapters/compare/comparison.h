@@ -35,6 +35,8 @@ struct RunSummary {
   std::optional<double> ideal_speed_up;  ///< over one device, when all ranks have equal work
   std::vector<std::int64_t> peak_bytes;
   std::vector<std::int64_t> versions;
+  std::optional<double> link_bytes;  ///< of a plan, as the next one
+  std::optional<std::int64_t> staleness;
   EpochCurve losses;               ///< the epochs count from 1, as here, whatever the run counted from
   EpochCurve test_accuracies;      ///< only of epochs for which it is known
   std::filesystem::path weights;   ///< weights.safetensors; empty if the run has no folder
@@ -45,6 +47,7 @@ struct RunSummary {
 
 struct Comparison {
   std::vector<RunSummary> runs;
+  bool are_plans = false;              ///< then `seconds` are those of a step
   std::vector<std::size_t> baselines;  ///< indices in `runs`, ascending
   std::vector<std::string> reasons;    ///< why runs are not comparable, one line each
   std::vector<std::string> notes;      ///< what could not be checked
@@ -53,7 +56,8 @@ struct Comparison {
   std::size_t baseline_of(std::size_t i) const;
 };
 
-/// Compares each run with its baseline. `baselines` are indices in `runs`, ascending, at least one.
+/// Compares each run with its baseline. `baselines` are indices in `runs`, ascending, at least one. Throws UsageError
+/// if some are plans and others are not.
 Comparison compare(const std::vector<RunRecord>& runs, const std::vector<std::size_t>& baselines);
 
 /// The plain form leaves out columns that are unknown for all runs, then others until the table fits kTableWidth, and

@@ -19,6 +19,7 @@
 #include "chapters/compare/run_names.h"
 #include "core/base/error.h"
 #include "core/base/text_file.h"
+#include "core/base/throw_if.h"
 #include "parallel/training/exit_code.h"
 
 namespace stagecoach {
@@ -38,11 +39,13 @@ struct Options {
 std::optional<Options> parse(int argc, const char* const* argv) {
   const auto is_given = [](const std::string& path) { return path.empty() ? "is empty; give a run or file" : ""; };
   Options options;
-  CLI::App app("Compares the epoch times, idle shares, memory and losses of runs.", kProgram);
+  CLI::App app("Compares the epoch times, idle shares, memory and losses of runs, or the steps of plans.", kProgram);
   app.footer(
       "The exit code is 2 if the runs did different work and cannot be compared.\n\nExample:\n  compare runs/one "
       "runs/gpipe runs/1f1b --svg comparison.svg");
-  app.add_option("RUN", options.runs, "The --out folder of a run, its metrics.jsonl, or a text log with epoch lines")
+  app.add_option(
+         "RUN", options.runs,
+         "The --out folder of a run or of a plan (--explain), its metrics.jsonl, or a text log with epoch lines")
       ->required()
       ->check(is_given);
   app.add_option(
@@ -97,6 +100,7 @@ int run(int argc, const char* const* argv) {
   std::transform(options->runs.begin(), options->runs.end(), std::back_inserter(records), read_run);
   const Comparison comparison = compare(records, baselines);
   if (!options->svg.empty()) {
+    throw_if<UsageError>(comparison.are_plans, "--svg draws runs, and {} is a plan; leave out --svg", records[0].path);
     write_text(options->svg, plot_svg(comparison));
   }
   const TableForm plain = options->wide ? TableForm::wide : TableForm::plain;

@@ -1,4 +1,4 @@
-// Reads metrics.jsonl and config.json for read_run (run_record.h).
+// Reads metrics.jsonl, config.json and prediction.json for read_run (run_record.h).
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -71,16 +71,29 @@ class Line {
     return value;
   }
 
-  double seconds() const {
-    const std::optional<double> value = measured("seconds");
-    require(value.has_value(), "'seconds' is missing");
+  double seconds(const char* key = "seconds") const {
+    const std::optional<double> value = measured(key);
+    require(value.has_value(), fmt::format("'{}' is missing", key));
     return *value;
+  }
+
+  std::string settings() const {
+    require(json_.contains("settings"), "'settings' is missing: an older version wrote it");
+    return json_["settings"].dump();
   }
 
   std::optional<std::string> clock() const {
     const bool known = json_.contains("clock");
     require(!known || json_["clock"].is_string(), "'clock' must be a string");
     return known ? std::optional(json_["clock"].get<std::string>()) : std::nullopt;
+  }
+
+  std::vector<double> numbers(const char* key) const {
+    const Json list = json_.value(key, Json::array());
+    const auto is_size = [](const Json& number) { return number.is_number() && number >= 0 && number < 1e18; };
+    require(list.is_array() && std::all_of(list.begin(), list.end(), is_size),
+            fmt::format("'{}' must be a list of numbers from 0 to 1e18", key));
+    return list.get<std::vector<double>>();
   }
 
   std::vector<std::int64_t> whole_numbers(const char* key) const {
@@ -136,6 +149,23 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
     }
   }
   convert_percentages(accuracies, where, run);
+}
+
+void read_plan(const std::string& text, const std::string& where, RunRecord& run) {
+  const Line line(text, where);
+  run.is_plan = true;
+  run.settings = read_config(line.settings(), where);
+  EpochRecord step{.epoch = 1,
+                   .loss = std::numeric_limits<double>::quiet_NaN(),
+                   .seconds = line.seconds("step_seconds"),
+                   .clock = line.clock(),
+                   .idle = line.share("idle"),
+                   .link_bytes = line.measured("link_bytes")};
+  for (const double bytes : line.numbers("memory_bytes")) {
+    step.peak_bytes.push_back(static_cast<std::int64_t>(bytes));
+  }
+  step.staleness = static_cast<std::int64_t>(line.measured("staleness").value_or(0));
+  run.epochs.push_back(std::move(step));
 }
 
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where) {

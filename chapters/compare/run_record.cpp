@@ -15,7 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWhatARunIs =
-    "give the --out folder of a run, its metrics.jsonl, or a text log with lines such as 'Epoch: 3, Loss: 1.97, acc: "
+    "give the --out folder of a run or of a plan (--explain), its metrics.jsonl, or a text log with lines such as "
+    "'Epoch: 3, Loss: 1.97, acc: "
     "0.49, time cost: 1.83s'";
 
 std::string read_run_text(const fs::path& path) {
@@ -63,9 +64,14 @@ RunRecord read_run(const std::string& path) {
   const fs::path given(path);
   std::error_code unreadable;  // an unreadable path counts as missing
   if (fs::is_directory(given, unreadable)) {
-    throw_if<DataError>(!fs::exists(given / run_files::kMetrics, unreadable), "{}: the folder has no metrics.jsonl; {}",
-                        path, kWhatARunIs);
-    read_metrics_file(given / run_files::kMetrics, run);
+    const fs::path prediction = given / run_files::kPrediction;
+    if (fs::exists(given / run_files::kMetrics, unreadable)) {
+      read_metrics_file(given / run_files::kMetrics, run);
+    } else if (fs::exists(prediction, unreadable)) {
+      read_plan(read_run_text(prediction), prediction.string(), run);
+    } else {
+      throw DataError(fmt::format("{}: the folder has no metrics.jsonl; {}", path, kWhatARunIs));
+    }
   } else if (!fs::exists(given, unreadable)) {
     throw DataError(fmt::format("{}: no such file or folder; {}", path, kWhatARunIs));
   } else if (given.extension() == ".jsonl") {

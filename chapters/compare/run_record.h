@@ -16,20 +16,23 @@ struct EpochRecord {
   std::int64_t epoch = 0;
   double loss = 0;  ///< may be NaN or infinite
   double seconds = 0;
-  std::optional<double> accuracy;
-  std::optional<double> test_accuracy;
-  std::optional<std::string> clock;  ///< "wall", "virtual" or "modelled"
-  std::optional<double> images_per_second;
-  std::optional<double> idle;
-  std::optional<double> ideal_idle;
-  std::optional<double> predicted_idle;
-  std::optional<double> predicted_seconds;
-  std::vector<std::int64_t> peak_bytes;  ///< one per rank
-  std::vector<std::int64_t> versions;    ///< peak number of weight versions, one per rank
+  std::optional<double> accuracy = {};
+  std::optional<double> test_accuracy = {};
+  std::optional<std::string> clock = {};  ///< "wall", "virtual" or "modelled"
+  std::optional<double> images_per_second = {};
+  std::optional<double> idle = {};
+  std::optional<double> ideal_idle = {};
+  std::optional<double> predicted_idle = {};
+  std::optional<double> predicted_seconds = {};
+  std::vector<std::int64_t> peak_bytes = {};   ///< one per rank
+  std::vector<std::int64_t> versions = {};     ///< peak number of weight versions, one per rank
+  std::optional<double> link_bytes = {};       ///< of a planned step: over the busiest link in one direction
+  std::optional<std::int64_t> staleness = {};  ///< of a planned step: updates at most
 };
 
 struct RunRecord {
   std::string path;                             ///< as the user named it
+  bool is_plan = false;                         ///< of --explain: its one epoch is a step
   bool rounded = false;                         ///< from a text log, whose numbers have few digits
   std::map<std::string, std::string> settings;  ///< known flags, without dashes, and "program"
   std::vector<EpochRecord> epochs;              ///< in order, each once, at least one
@@ -50,13 +53,17 @@ inline bool is_share(double value) { return value >= 0 && value <= 1; }
 /// removed. Throws DataError, which names `where`, if only later ones are there: the lines are not in order.
 void add_epoch(RunRecord& run, EpochRecord epoch, const std::string& where);
 
-/// Reads the run at `path`. Throws DataError if there is none, it is damaged, or it has no finished epoch.
+/// Reads the run at `path`, or the plan that --explain --out wrote there. Throws DataError if there is none, it is
+/// damaged, or it has no finished epoch.
 RunRecord read_run(const std::string& path);
 
 // The parts of read_run.
 /// Adds the epochs in `text`, a metrics.jsonl, to `run`. Other events and unknown keys are ignored. Throws DataError
 /// that names `where` and the line if a line is damaged.
 void read_metrics(const std::string& text, const std::string& where, RunRecord& run);
+/// Reads the planned step in `text`, a prediction.json, into `run`. Throws DataError that names `where` if it is
+/// damaged or an older version wrote it.
+void read_plan(const std::string& text, const std::string& where, RunRecord& run);
 /// Returns the settings in `text`, a config.json. Throws DataError that names `where` if the text is damaged.
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where);
 /// Adds the epochs in `text`, the printed output of a program, to `run`, and the settings if it contains our table of

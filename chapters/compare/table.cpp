@@ -35,21 +35,47 @@ std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.1f}%", 100 * *share) : kUnknown;
 }
 
+std::string mebibytes(double bytes) { return fmt::format("{:.1f}", bytes / kMiB); }
+
 /// Returns the peak memory of all ranks, in MiB, if they are few; otherwise only the largest.
 std::string peaks(const RunSummary& run) {
   constexpr std::size_t kShort = 4;
-  const auto mebibytes = [](std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB); };
+  const auto text = [](std::int64_t bytes) { return mebibytes(static_cast<double>(bytes)); };
   if (run.peak_bytes.empty()) {
     return kUnknown;
   }
   if (run.peak_bytes.size() > kShort) {
     const auto largest = std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
-    return fmt::format("{} (rank {})", mebibytes(*largest), largest - run.peak_bytes.begin());
+    return fmt::format("{} (rank {})", text(*largest), largest - run.peak_bytes.begin());
   }
   std::string all;
   for (const std::int64_t bytes : run.peak_bytes) {
-    all += (all.empty() ? "" : " ") + mebibytes(bytes);
+    all += (all.empty() ? "" : " ") + text(bytes);
   }
+  return all;
+}
+
+/// Returns the columns of a table of plans: the five numbers of a step.
+const std::vector<Column>& plan_columns() {
+  using Run = const RunSummary&;
+  static const std::vector<Column> all{
+      {"plan", [](Run r) { return r.name; }, true},
+      {"ranks", [](Run r) { return text_of("{}", r.ranks); }},
+      {"step time",
+       [](Run r) {
+         return r.clock == "units" ? fmt::format("{} units", r.seconds) : fmt::format("{:.1f} ms", 1e3 * r.seconds);
+       }},
+      {"speed-up", [](Run r) { return text_of("{:.2f}", r.speed_up); }},
+      {"idle", [](Run r) { return percent(r.idle); }},
+      {"peak MiB",
+       [](Run r) {
+         return r.peak_bytes.empty()
+                    ? kUnknown
+                    : mebibytes(static_cast<double>(*std::max_element(r.peak_bytes.begin(), r.peak_bytes.end())));
+       }},
+      {"MiB per link", [](Run r) { return r.link_bytes ? mebibytes(*r.link_bytes) : kUnknown; }},
+      {"staleness", [](Run r) { return text_of("{}", r.staleness); }},
+  };
   return all;
 }
 
@@ -179,7 +205,7 @@ std::string baseline_names(const Comparison& comparison, TableForm form) {
 
 std::string comparison_table(const Comparison& comparison, TableForm form) {
   std::vector<Column> shown;
-  for (const Column& column : columns()) {
+  for (const Column& column : comparison.are_plans ? plan_columns() : columns()) {
     const bool known = std::any_of(comparison.runs.begin(), comparison.runs.end(),
                                    [&](const RunSummary& run) { return column.cell(run) != kUnknown; });
     if (known || (form != TableForm::plain && !column.hide_unknown)) {
@@ -194,6 +220,13 @@ std::string comparison_table(const Comparison& comparison, TableForm form) {
   const bool has_ideal =
       std::any_of(shown.begin(), shown.end(), [](const Column& column) { return column.heading == kIdealSpeedUp; });
   const auto rows = cells(comparison.runs, shown);
+  if (comparison.are_plans) {
+    return fmt::format(
+        "{}\nOne step, as planned. Speed-up: over {}. Peak MiB: of the rank that needs most. MiB per link: over the "
+        "busiest\none in a step. Staleness: updates that a gradient is late, at most.\n",
+        form == TableForm::markdown ? markdown_table(rows, shown) : plain_table(rows, shown),
+        baseline_names(comparison, form));
+  }
   return fmt::format(
       "{}\n"
       "Epoch time, idle and predicted idle: medians without the first epoch. Speed-up: over {}.\n"

@@ -74,5 +74,61 @@ TEST_F(ModelledPlan, PlansAModelThatFitsIntoNoMachineOn512Devices) {
             std::string::npos);
 }
 
+TEST_F(ModelledPlan, PlansAreComparedByTheFiveNumbersOfAStep) {
+  const Flags step{"--explain", "--clock", "modelled", "--device-model", "h100", "--model",      "vit", "--depth",
+                   "4",         "--width", "64",       "--heads",        "2",    "--batch-size", "32"};
+  const auto plan = [&](const std::string& program, const Flags& more, const std::string& out) {
+    const Outcome outcome = run(program, joined(step, joined(more, {"--out", out})));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return planned_step(out);
+  };
+  const Flags four{"--ranks", "4", "--link", "nvlink4"};
+  const Json one = plan(kCh01, {}, "one");
+  const Json gpipe = plan(kCh03, joined(four, {"--microbatches", "8"}), "gpipe");
+  const Json late = plan(kCh04, four, "late");
+  const Json data = plan(kCh06, joined(four, {"--microbatches", "1"}), "data");
+  const Json controller = plan(kCh07, joined(four, {"--microbatches", "8"}), "controller");
+  const Json tensor = plan(kCh08, {"--link", "nvlink4", "--mesh", "tp=2", "--microbatches", "1"}, "tensor");
+  EXPECT_EQ(one["clock"], "modelled");
+  EXPECT_EQ(one["link_bytes"], 0);
+  EXPECT_EQ(gpipe["link_bytes"], 32 * 64 * 64 * 4);  // every image is 64 tokens of 64 features
+  EXPECT_EQ(controller["link_bytes"], gpipe["link_bytes"]);
+  EXPECT_GT(late["staleness"], 0);
+  EXPECT_EQ(gpipe["staleness"], 0);
+  EXPECT_EQ(data["memory_bytes"].size(), 4U);
+  EXPECT_LT(data["memory_bytes"][0], one["memory_bytes"][0]);
+  EXPECT_GT(data["link_bytes"], 4 * 12 * 64 * 64 * 4);  // more than the weights of 4 blocks, 1.5 times
+  EXPECT_LT(controller["memory_bytes"][1], one["memory_bytes"][0]);
+  EXPECT_GT(tensor["link_bytes"], 4 * 4 * 32 * 64 * 64 * 4 / 2);  // 4 sums of each of 4 blocks, half of each twice
+
+  const Outcome table = run(kCompare, {"one", "gpipe", "late", "data", "controller", "tensor"});
+  ASSERT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_NE(table.out.find("plan        ranks  step time  speed-up   idle  peak MiB  MiB per link  staleness\none"),
+            std::string::npos)
+      << table.out;
+  EXPECT_NE(table.out.find("\ngpipe           4"), std::string::npos) << table.out;
+}
+
+TEST_F(ModelledPlan, WhatIsNotAPlanOfTheSameWorkIsNotComparedWithOne) {
+  const Flags step{"--explain", "--clock", "modelled"};
+  ASSERT_EQ(run(kCh01, joined(step, {"--out", "plan"})).exit_code, 0);
+  ASSERT_EQ(run(kCh01, joined(step, {"--out", "half", "--batch-size", "32"})).exit_code, 0);
+  ASSERT_EQ(run(kCh01, {"--explain", "--out", "units"}).exit_code, 0);
+  ASSERT_EQ(run(kCh01, {"--smoke", "--out", "run"}).exit_code, 0);
+  const auto refused = [&](const Flags& flags, int code, const std::string& text) {
+    const Outcome outcome = run(kCompare, flags);
+    EXPECT_EQ(outcome.exit_code, code) << outcome.out;
+    EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+  };
+  refused({"plan", "half"}, 2, "batch-size: expected 64, got 32");
+  refused({"plan", "units"}, 2, "clock: expected modelled, got units");
+  refused({"plan", "run"}, 2, "expected either runs or plans (of --explain), got one of each");
+  refused({"plan", "--svg", "a.svg"}, 2, "--svg draws runs, and plan is a plan");
+  write_text(folder() / "half/prediction.json", "{\"step_seconds\":1}\n");
+  refused({"plan", "half"}, 3, "'settings' is missing: an older version wrote it");
+  write_text(folder() / "half/prediction.json", "{\"step_seconds\":-1,\"settings\":{}}\n");
+  refused({"plan", "half"}, 3, "'step_seconds' must be finite and not negative");
+}
+
 }  // namespace
 }  // namespace stagecoach::test

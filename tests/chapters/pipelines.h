@@ -55,6 +55,12 @@ class PipelineTest : public ProgramTest {
         << stopped.out << resumed.out;
   }
   std::string bytes(const std::string& file) { return read_bytes(folder() / file); }
+  /// Returns what a plan says of its step, without the settings that it follows from.
+  Json planned_step(const std::string& plan) {
+    Json step = Json::parse(bytes(plan + "/prediction.json"));
+    EXPECT_EQ(step.erase("settings"), 1U);
+    return step;
+  }
   /// Checks that the run in `out` has the weights of the one in `wanted`, and its losses and accuracies.
   void expect_same_training(const std::string& out, const std::string& wanted) {
     EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes(wanted + "/weights.safetensors")) << out;
