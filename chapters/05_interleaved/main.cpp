@@ -1,13 +1,12 @@
 /// @file
-/// Chapter 5: 1F1B and its interleaved form.
+/// Chapter 5: interleaved 1F1B.
 ///
-/// GPipe keeps the activations of all micro-batches, as no backward begins before the last forward. 1F1B (chapter 4)
-/// runs a backward as soon as it can, and so keeps few. Interleaved, a rank holds several thin stages, its chunks,
-/// instead of one thick one: the pipeline fills and drains faster, and ranks are idle for less time.
+/// In 1F1B (chapter 4) a rank holds one thick stage. Interleaved, it holds several thin ones, its chunks: the pipeline
+/// fills and drains faster, and ranks are idle for less time. The price is more messages and more activations.
 ///
-/// All three are tables of actions. An action is the forward or backward of a micro-batch on a stage, or a message. So
+/// A schedule is a table of actions. An action is the forward or backward of a micro-batch on a stage, or a message. So
 /// this program differs from chapter 3's in one place: the table. `interleaved_actions` below derives the interleaved
-/// one, and the library's is checked against it. For every other --schedule, 1F1B among them, nothing is derived.
+/// one, and the library's is checked against it. For every other --schedule, nothing is derived.
 
 #include <algorithm>
 #include <vector>
@@ -106,7 +105,7 @@ void train(const Settings& settings) {
 const Chapter kChapter{
     .number = 5,
     .program = "ch05_interleaved",
-    .title = "Chapter 5: 1F1B and its interleaved form, and every other schedule.",
+    .title = "Chapter 5: interleaved 1F1B, and every other schedule.",
     .example = "ch05_interleaved --data data/generated --ranks 2 --chunks 2 --microbatches 8 --epochs 5 --out runs/il",
     // 0 chunks become 2 when flags are read, or 1 for a schedule that has one stage per rank.
     .defaults = {.training = {.microbatches = 4}, .pipeline = {.chunks = 0}, .world = {.ranks = 2}},
