@@ -14,14 +14,13 @@ namespace stagecoach::labs::lab5 {
 namespace {
 
 constexpr const char* kOrder =
-    "chapters/05_interleaved/README.md, \"Interleaved\": the three steps of an action; scripts/lab.sh hint 5 1 1";
+    "docs/reference/schedules.md, \"The interleaved order\": three questions; scripts/lab.sh hint 5 1 1";
 constexpr const char* kGroups =
     "chapters/05_interleaved/lab/interleaved.h: which groups come first, and how long is the warm-up? "
     "scripts/lab.sh hint 5 2 1";
 constexpr const char* kWarmUp =
-    "how long is the warm-up, and with which N? chapters/05_interleaved/README.md, \"Interleaved\": the three steps of "
-    "an "
-    "action; scripts/lab.sh hint 5 2 1";
+    "how long is the warm-up, and with which N? docs/reference/schedules.md, \"The interleaved order\": three questions; "
+    "scripts/lab.sh hint 5 2 1";
 constexpr const char* kGroupSizes =
     "how many groups, and how large? chapters/05_interleaved/lab/interleaved.h; scripts/lab.sh hint 5 2 1";
 constexpr const char* kOwn = "chapters/05_interleaved/lab/README.md, part 2";
