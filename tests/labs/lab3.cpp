@@ -19,7 +19,7 @@
 namespace stagecoach::labs::lab3 {
 namespace {
 
-constexpr const char* kGenerator = "chapters/03_gpipe/lab/descending_gpipe.h; chapter 3, \"The idea\"";
+constexpr const char* kGenerator = "chapters/03_gpipe/lab/descending_gpipe.h; chapter 3, \"The program\"";
 constexpr const char* kLoop = "chapters/03_gpipe/lab/run_table.h; chapter 3, \"A schedule is a value\"";
 constexpr const char* kBytes = "docs/reference/schedule_tables.md; Stage::add_gradients_in_order";
 constexpr const char* kTags = "chapters/03_gpipe/lab/run_table.h: \"Each message has a tag of its own\"";

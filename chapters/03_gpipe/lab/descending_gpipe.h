@@ -8,8 +8,8 @@
 
 namespace stagecoach::lab {
 
-/// Returns one step of GPipe in the order of the paper's figure 2c (chapter 3, "The idea", says how it differs from the
-/// chapter's), for any map from stages to ranks.
+/// Returns one step of GPipe in the order of the paper's figure 2c (chapter 3, "The program", says how it differs from
+/// the chapter's), for any map from stages to ranks.
 ///
 /// - Each rank first runs all its forwards: stage by stage, the lowest number first, and for each stage the
 ///   micro-batches from 0 to the last.
