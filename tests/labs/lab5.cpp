@@ -20,8 +20,7 @@ constexpr const char* kGroups =
     "scripts/lab.sh hint 5 2 1";
 constexpr const char* kWarmUp =
     "how long is the warm-up, and with which N? docs/reference/schedules.md, \"The interleaved order\": three "
-    "questions; "
-    "scripts/lab.sh hint 5 2 1";
+    "questions; scripts/lab.sh hint 5 2 1";
 constexpr const char* kGroupSizes =
     "how many groups, and how large? chapters/05_interleaved/lab/interleaved.h; scripts/lab.sh hint 5 2 1";
 constexpr const char* kOwn = "chapters/05_interleaved/lab/README.md, part 2";
