@@ -33,6 +33,22 @@ class LoneReplica final : public Replica {
   StepTimes& times() { return times_; }
 };
 
+/// The same with its gradients in buckets, which stay in memory from step to step.
+class LoneBuckets final : public Replica {
+ public:
+  explicit LoneBuckets(const Context& context)
+      : Replica(context),
+        reducer_(parameters_, rank_.comm,
+                 {.caps = settings_.data_parallel.caps(), .reduce = [](Bucket&, Communicator&) {}}) {}
+  void before_backward(bool is_last, const Tensor& loss) override {
+    reducer_.begin(is_last ? Reducer::Sync::yes : Reducer::Sync::no, {&loss, 1});
+  }
+  void sum_gradients() override { reducer_.finish(); }
+
+ private:
+  Reducer reducer_;
+};
+
 /// Returns the bytes that a rank sends per byte that a ring sums over `ranks` ranks.
 double ring_share(int ranks) { return 2.0 * (ranks - 1) / ranks; }
 
@@ -51,8 +67,8 @@ MeasuredStep measure_step(const Settings& settings, const Topology& topology, co
   const auto comm = self_communicator({topology.world.device}, clock, *world.modelled_device);
   Rank rank{0, 1, device, *comm};
   const std::size_t held_before = allocator(device).stats().current_bytes;
+  const auto peak = [&] { return static_cast<double>(allocator(device).stats().peak_bytes - held_before); };
   allocator(device).reset_peak();
-  LoneReplica replica({settings, topology, data, rank});
   const std::int64_t size = settings.training.image_size;
   const std::int64_t count = share_of(settings.training.batch_size, 0, topology.world.ranks).count;
   const Tensor images = Tensor::zeros({count, 3, size, size}, DType::uint8, device);
@@ -61,15 +77,30 @@ MeasuredStep measure_step(const Settings& settings, const Topology& topology, co
   const MicroBatches batch{micro_batch_sizes(count, parts), settings.training.batch_size, micro_batches(images, parts),
                            micro_batches(labels, parts)};
   EpochSums sums(device);
-  for (int i = 0; i < kWarmUps + kSteps; ++i) {
-    if (i == kWarmUps) {
-      replica.times().clear();
+  const auto run = [&](Replica& replica, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      replica.forward_backward(batch, sums);
+      replica.sum_gradients();
+      replica.update();
     }
-    replica.forward_backward(batch, sums);
-    replica.update();
+  };
+
+  MeasuredStep measured;
+  {
+    LoneReplica replica({settings, topology, data, rank});
+    run(replica, kWarmUps);
+    replica.times().clear();
+    run(replica, kSteps);
+    measured = {replica.times().mean(), peak()};
   }
-  const std::size_t peak = allocator(device).stats().peak_bytes;
-  return {replica.times().mean(), static_cast<double>(peak - held_before)};
+  if (*settings.data_parallel.mode == DataParallelMode::buckets) {
+    constexpr int kUntilRebuilt = 2;
+    allocator(device).reset_peak();
+    LoneBuckets replica({settings, topology, data, rank});
+    run(replica, kUntilRebuilt);
+    measured.memory_bytes = peak();
+  }
+  return measured;
 }
 
 /// Returns costs in units: a forward takes 1 and a backward 2; gradients become ready at even intervals, the last
