@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "chapters/common/dry_run.h"
 #include "chapters/common/planned_step.h"
 #include "chapters/common/prediction.h"
 #include "core/base/phrases.h"
@@ -14,6 +15,7 @@
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/text.h"
+#include "parallel/schedule/traffic.h"
 #include "parallel/training/run_files.h"
 #include "parallel/training/run_folder.h"
 
@@ -63,6 +65,67 @@ void print_profile(const StreamPlan& plan) {
   }
 }
 
+/// Returns the costs of a stage's mean action. On the modelled clock they include what the layers' profile does not:
+/// the loss, the sum of gradients, and the update.
+Costs explained_costs(const Settings& settings, const StreamPlan& plan) {
+  if (!settings.run.profile) {
+    return balanced_costs(plan);
+  }
+  Costs costs = costs_of(plan, plan.microbatch);
+  if (settings.world.clock != ClockKind::modelled || !settings.pipeline.profile_file.empty()) {
+    return costs;
+  }
+  StreamPlan update = plan;  // of all stages
+  int microbatches = 1;
+  for (int s = 0; s < plan.stages(); ++s) {
+    microbatches = std::max(microbatches, plan.schedule.microbatches_per_update(s));
+  }
+  update.schedule = plan.schedule_for(static_cast<std::size_t>(std::min(microbatches, plan.schedule.microbatches)));
+  const ActionSeconds seconds = dry_run(settings, update);
+  for (std::vector<double>* each : {&costs.forward, &costs.backward}) {
+    std::fill(each->begin(), each->end(), 0);
+  }
+  costs.update.assign(seconds.size(), 0);
+  for (std::size_t r = 0; r < seconds.size(); ++r) {
+    auto second = seconds[r].begin();
+    for (const Action& action : update.schedule.ranks[r]) {
+      if (is_computation(action.operation)) {
+        auto& sums = action.operation == Operation::forward ? costs.forward : costs.backward;
+        sums[static_cast<std::size_t>(action.stage)] += *second;
+      }
+      second += is_computation(action.operation) || action.operation == Operation::reduce_grad ? 1 : 0;
+    }
+    costs.update[r] = *second;
+  }
+  for (std::vector<double>* each : {&costs.forward, &costs.backward}) {
+    for (double& sum : *each) {
+      sum /= update.schedule.microbatches;
+    }
+  }
+  return costs;
+}
+
+/// Returns the epoch's table without its last batch, if that one has fewer micro-batches than the others.
+Schedule full_batches_of(const StreamPlan& plan) {
+  const int rest = plan.schedule.microbatches % plan.microbatches_per_batch;
+  const int full = plan.schedule.microbatches - rest;
+  return rest == 0 || full == 0 ? plan.schedule : plan.schedule_for(static_cast<std::size_t>(full));
+}
+
+/// Returns what a step takes in the mean of an epoch's full batches, so that the ends of the epoch count.
+PlannedStep step_of(const StreamPlan& plan, const Costs& costs) {
+  const Schedule full = full_batches_of(plan);
+  const Simulation simulation = simulate(full, costs);
+  const std::vector<int> delays = largest_delays(full, make_ledger(full, plan.versions));
+  const double steps = std::max(1, full.microbatches / plan.microbatches_per_batch);
+  return {.seconds = simulation.seconds / steps,
+          .idle = simulation.idle,
+          .idle_in_span = simulation.idle_in_span,
+          .peak_activations = simulation.peak_activations,
+          .link_bytes = busiest_link_bytes(full, message_bytes(plan, plan.microbatch)) / steps,
+          .staleness = *std::max_element(delays.begin(), delays.end())};
+}
+
 /// Prints the memory of each rank, and returns its total for a rank in its own process.
 std::vector<double> print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
   const auto activations = kept_bytes(plan, plan.microbatch);
@@ -72,6 +135,7 @@ std::vector<double> print_memory(const Settings& settings, const StreamPlan& pla
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto received =
       peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, plan.microbatch));
+  const auto posted = peak_receive_bytes(plan.schedule, message_bytes(plan, plan.microbatch));
   fmt::print(
       "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
       "optimizer's state,\nreceived tensors, and workspace, not counting the program and the images of --data\n");
@@ -80,7 +144,7 @@ std::vector<double> print_memory(const Settings& settings, const StreamPlan& pla
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double peak = peaks[r] + rebuilt[s];
     const double process =
-        peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
+        peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + posted[r] + workspace[s];
     totals.push_back(process);
     fmt::print(
         "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
@@ -168,7 +232,7 @@ void introduce(const Settings& settings, const StreamPlan& plan) {
 
 void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const bool measured = settings.run.profile;
-  const Costs costs = measured ? costs_of(plan, plan.microbatch) : balanced_costs(plan);
+  const Costs costs = explained_costs(settings, plan);
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);
   const Simulation beginning = simulate(shown, costs);
@@ -192,16 +256,10 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  activations     {} micro-batches at most, rank by rank\n", fmt::join(epoch.peak_activations, ", "));
   fmt::print("  versions        {} at most, rank by rank\n",
              fmt::join(peak_versions(plan.schedule, epoch_ledger), ", "));
-  const std::vector<int> delays = largest_delays(plan.schedule, epoch_ledger);
-  fmt::print("  delays          {} updates at most, stage by stage\n", fmt::join(delays, ", "));
+  fmt::print("  delays          {} updates at most, stage by stage\n",
+             fmt::join(largest_delays(plan.schedule, epoch_ledger), ", "));
   print_messages(plan, plan.microbatch);
-  const double steps = plan.batches();
-  PlannedStep step{.seconds = epoch.seconds / steps,
-                   .idle = epoch.idle,
-                   .idle_in_span = epoch.idle_in_span,
-                   .peak_activations = epoch.peak_activations,
-                   .link_bytes = busiest_link_bytes(plan.schedule, message_bytes(plan, plan.microbatch)) / steps,
-                   .staleness = *std::max_element(delays.begin(), delays.end())};
+  PlannedStep step = step_of(plan, costs);
   if (measured) {
     step.memory_bytes = print_memory(settings, plan, epoch_ledger);
   }
