@@ -12,13 +12,13 @@ namespace {
 
 constexpr const char* kLayout = "chapters/06_ddp/lab/assign_buckets.h: when a bucket is closed";
 constexpr const char* kBuckets =
-    "chapters/06_ddp/lab/reducer.h: what is summed, in which order, and when; chapters/06_ddp/README.md, \"3. "
-    "Buckets\"";
+    "chapters/06_ddp/lab/reducer.h: what is summed, in which order, and when; docs/reference/buckets.md, \"The "
+    "rules\"";
 constexpr const char* kMessage = "chapters/06_ddp/lab/reducer.h: what is in a bucket";
 constexpr const char* kSteps = "chapters/06_ddp/lab/reducer.h: which members of Reducer must start_step set again?";
 constexpr const char* kFinish = "chapters/06_ddp/lab/reducer.h: what finish_step throws";
 constexpr const char* kUnused =
-    "chapters/06_ddp/lab/reducer.h: when a bucket is complete; chapter 6, \"What a model may do\"";
+    "chapters/06_ddp/lab/reducer.h: when a bucket is complete; docs/reference/buckets.md, \"What a model may do\"";
 
 int ranks() { return varied("lab 6 ranks", 3, 5); }
 

@@ -12,7 +12,7 @@ namespace stagecoach::labs {
 namespace {
 
 constexpr const char* kAllReduce = "all_reduce";
-constexpr const char* kOrder = "chapters/06_ddp/README.md, \"3. Buckets\": buckets leave in their order";
+constexpr const char* kOrder = "docs/reference/buckets.md, \"The rules\": buckets leave in their order";
 constexpr const char* kHowMany =
     "scripts/lab.sh hint 6 2 2: when a gradient completes a bucket, how many buckets can be summed at once?";
 
