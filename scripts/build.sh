@@ -5,6 +5,7 @@
 #   scripts/build.sh asan                       another preset
 #   scripts/build.sh release -DNAME=VALUE …     with CMake variables
 #   scripts/build.sh release --target NAME …    only these targets: programs leaves out the tests
+#   scripts/build.sh docs                       the site, into build/docs/html; what it needs from PyPI, into build/site-venv
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -49,6 +50,21 @@ show_progress() {
   done
 }
 
+# What builds the site, once for each state of the list. Without it the API is built.
+install_sphinx() {
+  local list=docs/site/requirements.txt venv=build/site-venv
+  ! cmp --silent "$list" "$venv/installed.txt" || return 0
+  echo "build: installing Sphinx into $venv"
+  rm -rf "$venv"
+  if python3 -m venv "$venv" >> "$log" 2>&1 && "$venv/bin/pip" install --quiet --requirement "$list" >> "$log" 2>&1; then
+    cp "$list" "$venv/installed.txt"
+  else
+    rm -rf "$venv"
+    echo "build: Sphinx cannot be installed from PyPI ($PWD/$log says why), so only the API is built" >&2
+  fi
+}
+
+[[ $preset != docs ]] || install_sphinx
 echo "build: configuring build/$preset"
 logged cmake --preset "$preset" "${variables[@]}"
 echo "build: building with $(nproc) jobs (minutes the first time; the log is $log)"

@@ -73,6 +73,7 @@ has_library() {
 
 has_clang_sanitizers() { [[ -e $(clang++-19 -print-file-name=libclang_rt.tsan-$(uname -m).a 2> /dev/null) ]]; }
 has_stb() { has_header stb/stb_image.h || has_header stb_image.h; }
+can_make_venv() { python3 -c 'import ensurepip' 2> /dev/null; }
 has_python_module() { /usr/bin/python3 -c "import $1" 2> /dev/null; }
 
 # need PURPOSE PACKAGE NAME CHECK…: if that is a purpose and the check fails, notes the package and the name.
@@ -113,6 +114,7 @@ look() {
   need ci lld "lld, which links programs with sanitizers several times as fast" has_command ld.lld
   need ci qemu-user "qemu-x86_64, which runs programs as other processors do" has_command qemu-x86_64
   need ci doxygen "doxygen" has_command doxygen
+  need ci python3-venv "venv for Python 3, for the documentation's tools" can_make_venv
   need ci python3-numpy "numpy for /usr/bin/python3" has_python_module numpy
   need ci python3-pil "Pillow for /usr/bin/python3" has_python_module PIL
   need ci xz-utils "xz" has_command xz

@@ -90,7 +90,7 @@ class Reader:
         if name in SYMBOLS:
             element = "mi" if name in IDENTIFIERS else "mo"
             return f"<{element}>{SYMBOLS[name]}</{element}>"
-        return self.fail(f"unknown command \\{name}; teach it to docs/mathml.py")
+        return self.fail(f"unknown command \\{name}; teach it to docs/site/mathml.py")
 
 
 def mathml(tex, block=False):
