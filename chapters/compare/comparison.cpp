@@ -285,7 +285,7 @@ Comparison compare(const std::vector<RunRecord>& runs, const std::vector<std::si
   }
   for (const std::size_t baseline : baselines) {
     const auto& ranks = comparison.runs[baseline].ranks;
-    if (ranks && *ranks > 1) {
+    if (ranks && *ranks > 1 && !comparison.are_plans) {
       comparison.notes.push_back(
           fmt::format("the speed-up is over {} with its {} ranks, but the ideal speed-up is over one device",
                       names[baseline], *ranks));

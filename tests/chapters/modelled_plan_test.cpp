@@ -86,6 +86,10 @@ TEST_F(ModelledPlan, PlansAreComparedByTheFiveNumbersOfAStep) {
   const Json one = plan(kCh01, {}, "one");
   const Json gpipe = plan(kCh03, joined(four, {"--microbatches", "8"}), "gpipe");
   const Json late = plan(kCh04, four, "late");
+  const Json drained =
+      plan(kCh04, joined(four, {"--versions", "flush", "--microbatches", "8", "--split", "2,2,1,3"}), "drained");
+  const Json same =
+      plan(kCh05, joined(four, {"--schedule", "1f1b", "--microbatches", "8", "--split", "2,2,1,3"}), "same");
   const Json data = plan(kCh06, joined(four, {"--microbatches", "1"}), "data");
   const Json controller = plan(kCh07, joined(four, {"--microbatches", "8"}), "controller");
   const Json tensor = plan(kCh08, {"--link", "nvlink4", "--mesh", "tp=2", "--microbatches", "1"}, "tensor");
@@ -94,6 +98,7 @@ TEST_F(ModelledPlan, PlansAreComparedByTheFiveNumbersOfAStep) {
   EXPECT_EQ(gpipe["link_bytes"], 32 * 64 * 64 * 4);  // every image is 64 tokens of 64 features
   EXPECT_EQ(controller["link_bytes"], gpipe["link_bytes"]);
   EXPECT_GT(late["staleness"], 0);
+  EXPECT_NEAR(drained["step_seconds"], same["step_seconds"], 1e-6 * same["step_seconds"].get<double>());
   EXPECT_EQ(gpipe["staleness"], 0);
   EXPECT_EQ(data["memory_bytes"].size(), 4U);
   EXPECT_LT(data["memory_bytes"][0], one["memory_bytes"][0]);
