@@ -86,7 +86,8 @@ StreamPlan::StreamPlan(const Settings& settings, const Dataset& data)
           std::any_of(chosen.replicas.begin(), chosen.replicas.end(), [](int n) { return n > 1; }),
       "--schedule by-hand: expected one rank per stage, got --replicas {}; leave out --schedule or --replicas",
       fmt::join(chosen.replicas, ","));
-  const auto microbatches = static_cast<int>(microbatch_sizes(data.size()).size());
+  sizes = relative_sizes(*this, microbatch_sizes(data.size()));
+  const auto microbatches = static_cast<int>(sizes.size());
   schedule =
       lower_for(settings.pipeline, pipedream_schedule(chosen.replicas, microbatches, microbatches_per_batch, versions));
   split = chosen.split;

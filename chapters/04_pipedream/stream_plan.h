@@ -20,8 +20,9 @@ struct StreamPlan : Plan {
   Versions versions;
   std::int64_t batch_size;
   int microbatches_per_batch;
-  int receives;        ///< how many a rank may have posted at once (see LowerOptions)
-  double seconds = 0;  ///< between two micro-batches, as the partitioner predicts; 0 if it did not run
+  int receives;               ///< how many a rank may have posted at once (see LowerOptions)
+  std::vector<double> sizes;  ///< of the epoch's micro-batches, relative to the largest (see Costs::sizes)
+  double seconds = 0;         ///< between two micro-batches, as the partitioner predicts; 0 if it did not run
 
   /// Returns the batches per epoch.
   int batches() const { return ceil_div(schedule.microbatches, schedule.batch); }

@@ -65,44 +65,12 @@ void print_profile(const StreamPlan& plan) {
   }
 }
 
-/// Returns the costs of a stage's mean action. On the modelled clock they include what the layers' profile does not:
-/// the loss, the sum of gradients, and the update.
-Costs explained_costs(const Settings& settings, const StreamPlan& plan) {
-  if (!settings.run.profile) {
-    return balanced_costs(plan);
-  }
-  Costs costs = costs_of(plan, plan.microbatch);
-  if (settings.world.clock != ClockKind::modelled || !settings.pipeline.profile_file.empty()) {
-    return costs;
-  }
-  StreamPlan update = plan;  // of all stages
-  int microbatches = 1;
-  for (int s = 0; s < plan.stages(); ++s) {
-    microbatches = std::max(microbatches, plan.schedule.microbatches_per_update(s));
-  }
-  update.schedule = plan.schedule_for(static_cast<std::size_t>(std::min(microbatches, plan.schedule.microbatches)));
-  const ActionSeconds seconds = dry_run(settings, update);
-  for (std::vector<double>* each : {&costs.forward, &costs.backward}) {
-    std::fill(each->begin(), each->end(), 0);
-  }
-  costs.update.assign(seconds.size(), 0);
-  for (std::size_t r = 0; r < seconds.size(); ++r) {
-    auto second = seconds[r].begin();
-    for (const Action& action : update.schedule.ranks[r]) {
-      if (is_computation(action.operation)) {
-        auto& sums = action.operation == Operation::forward ? costs.forward : costs.backward;
-        sums[static_cast<std::size_t>(action.stage)] += *second;
-      }
-      second += is_computation(action.operation) || action.operation == Operation::reduce_grad ? 1 : 0;
-    }
-    costs.update[r] = *second;
-  }
-  for (std::vector<double>* each : {&costs.forward, &costs.backward}) {
-    for (double& sum : *each) {
-      sum /= update.schedule.microbatches;
-    }
-  }
-  return costs;
+/// Returns the simulation of `schedule`, which is a part of the epoch, by the costs of stages; on the modelled clock by
+/// what each action takes.
+Simulation simulate_part(const Settings& settings, const StreamPlan& plan, const Schedule& schedule,
+                         const Costs& costs) {
+  const bool is_modelled = settings.world.clock == ClockKind::modelled && settings.pipeline.profile_file.empty();
+  return simulate(schedule, costs, is_modelled ? dry_run(settings, plan, schedule) : ActionSeconds());
 }
 
 /// Returns the epoch's table without its last batch, if that one has fewer micro-batches than the others.
@@ -113,9 +81,7 @@ Schedule full_batches_of(const StreamPlan& plan) {
 }
 
 /// Returns what a step takes in the mean of an epoch's full batches, so that the ends of the epoch count.
-PlannedStep step_of(const StreamPlan& plan, const Costs& costs) {
-  const Schedule full = full_batches_of(plan);
-  const Simulation simulation = simulate(full, costs);
+PlannedStep step_of(const StreamPlan& plan, const Schedule& full, const Simulation& simulation) {
   const std::vector<int> delays = largest_delays(full, make_ledger(full, plan.versions));
   const double steps = std::max(1, full.microbatches / plan.microbatches_per_batch);
   return {.seconds = simulation.seconds / steps,
@@ -189,7 +155,8 @@ void print_ledger(const StreamPlan& plan) {
 /// Returns how long an epoch should have taken, from what was measured in it.
 Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
-  const Costs costs = measured_costs(plan, log);
+  Costs costs = measured_costs(plan, log);
+  costs.sizes = plan.sizes;
   const ActionSeconds seconds = log.seconds();
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
@@ -232,11 +199,13 @@ void introduce(const Settings& settings, const StreamPlan& plan) {
 
 void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const bool measured = settings.run.profile;
-  const Costs costs = explained_costs(settings, plan);
+  Costs costs = measured ? costs_of(plan, plan.microbatch) : balanced_costs(plan);
+  costs.sizes = plan.sizes;
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);
-  const Simulation beginning = simulate(shown, costs);
-  const Simulation epoch = simulate(plan.schedule, costs);
+  const Simulation beginning = simulate_part(settings, plan, shown, costs);
+  const Schedule full = full_batches_of(plan);
+  const Simulation epoch = simulate_part(settings, plan, full, costs);
 
   fmt::print("{}, weights by '{}': {} per epoch, {} per update; {} on {}\n", plan.model_name,
              name_of(settings.pipeline.versions), counted(plan.schedule.microbatches, "micro-batch"),
@@ -259,7 +228,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  delays          {} updates at most, stage by stage\n",
              fmt::join(largest_delays(plan.schedule, epoch_ledger), ", "));
   print_messages(plan, plan.microbatch);
-  PlannedStep step = step_of(plan, costs);
+  PlannedStep step = step_of(plan, full, epoch);
   if (measured) {
     step.memory_bytes = print_memory(settings, plan, epoch_ledger);
   }

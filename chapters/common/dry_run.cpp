@@ -19,14 +19,16 @@ constexpr Device kMeta{DeviceType::meta};
 /// One rank of the plan, whose messages are tensors without elements.
 class DryRank {
  public:
-  DryRank(const Settings& settings, const Plan& plan, int rank, const std::vector<std::shared_ptr<Sequential>>& parts)
+  DryRank(const Settings& settings, const Plan& plan, const Schedule& schedule, int rank,
+          const std::vector<std::shared_ptr<Sequential>>& parts)
       : plan_(plan),
-        actions_(plan.schedule.ranks[static_cast<std::size_t>(rank)]),
+        actions_(schedule.ranks[static_cast<std::size_t>(rank)]),
+        lists_updates_(schedule.batch > 0),
         clock_(make_clock(ClockKind::modelled, kMeta, {}, *settings.world.modelled_device)),
         sums_(kMeta) {
     std::map<int, std::shared_ptr<Sequential>> mine;
     for (int s = 0; s < plan.stages(); ++s) {
-      if (plan.schedule.holds(rank, s)) {
+      if (schedule.holds(rank, s)) {
         const auto& layers = mine.emplace(s, parts[static_cast<std::size_t>(s)]).first->second;
         layers->materialize(0, kMeta);
         Stage& stage = stages_.emplace(s, Stage(layers, plan.recompute, loss_of(settings.training))).first->second;
@@ -47,12 +49,13 @@ class DryRank {
         all.push_back(timed([&] { perform(action); }) + exchange_seconds(plan_, action));
       } else if (action.operation == Operation::reduce_grad) {
         all.push_back(0);
+      } else if (action.operation == Operation::update) {
+        all.push_back(update());
       }
     }
-    all.push_back(timed([&] {
-      optimizer_->step();
-      optimizer_->zero_grad();
-    }));
+    if (!lists_updates_) {
+      all.push_back(update());
+    }
     return all;
   }
 
@@ -62,6 +65,13 @@ class DryRank {
     const double begin = clock_->now();
     work();
     return clock_->now() - begin;
+  }
+
+  double update() {
+    return timed([&] {
+      optimizer_->step();
+      optimizer_->zero_grad();
+    });
   }
 
   bool is_last(int stage) const { return stage + 1 == plan_.stages(); }
@@ -99,6 +109,7 @@ class DryRank {
 
   const Plan& plan_;
   const std::vector<Action>& actions_;
+  const bool lists_updates_;
   std::unique_ptr<Clock> clock_;  // before what it counts
   EpochSums sums_;
   std::map<int, Stage> stages_;
@@ -108,11 +119,11 @@ class DryRank {
 
 }  // namespace
 
-ActionSeconds dry_run(const Settings& settings, const Plan& plan) {
+ActionSeconds dry_run(const Settings& settings, const Plan& plan, const Schedule& schedule) {
   const auto parts = stages_of(*plan.model, plan.split);
   ActionSeconds seconds;
-  for (int rank = 0; rank < plan.schedule.rank_count(); ++rank) {
-    seconds.push_back(DryRank(settings, plan, rank, parts).seconds());
+  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+    seconds.push_back(DryRank(settings, plan, schedule, rank, parts).seconds());
   }
   return seconds;
 }

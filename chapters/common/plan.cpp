@@ -206,14 +206,26 @@ std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch) {
   return bytes;
 }
 
+std::vector<double> relative_sizes(const Plan& plan, const std::vector<std::int64_t>& microbatches) {
+  std::vector<double> sizes(microbatches.size());
+  std::transform(microbatches.begin(), microbatches.end(), sizes.begin(), [&](std::int64_t images) {
+    return static_cast<double>(images) / static_cast<double>(plan.microbatch);
+  });
+  return sizes;
+}
+
 void set_messages(const Plan& plan, std::int64_t microbatch, Costs& costs) {
   costs.message.clear();
   for (const double bytes : message_bytes(plan, microbatch)) {
     const Link& link = plan.links[costs.message.size()];
     costs.message.push_back(link.seconds(bytes));
     costs.transfer.push_back(link.transfer_seconds(bytes));
-    costs.is_short.push_back(bytes <= kEagerBytes);
     costs.bytes.push_back(bytes);
+  }
+  costs.eager_bytes = kEagerBytes;
+  if (plan.schedule.batch == 0) {
+    costs.sizes = relative_sizes(plan, micro_batch_sizes(plan.images, plan.schedule.microbatches));
+    costs.sizes.resize(static_cast<std::size_t>(plan.schedule.microbatches));  // of few images, some do not exist
   }
 }
 

@@ -91,7 +91,9 @@ Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computation
 
 /// Returns the size in bytes of a message between each two consecutive stages, for `microbatch` images: [stages - 1].
 std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);
-/// Sets the costs of messages of `microbatch` images.
+/// Returns the sizes of a step's micro-batches, relative to the plan's largest (see Costs::sizes).
+std::vector<double> relative_sizes(const Plan& plan, const std::vector<std::int64_t>& microbatches);
+/// Sets the costs of messages of `microbatch` images, and the sizes of the micro-batches of a step.
 void set_messages(const Plan& plan, std::int64_t microbatch, Costs& costs);
 /// Returns what the plan's stages cost according to its profile, with messages of `microbatch` images.
 Costs costs_of(const Plan& plan, std::int64_t microbatch);

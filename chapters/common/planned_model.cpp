@@ -30,6 +30,12 @@ std::int64_t images_per_step(const Settings& settings, const Dataset& data) {
   return std::min(settings.training.batch_size, share_of(data.size(), 0, pipelines).count);
 }
 
+/// Returns the images of an epoch's last step, in the first pipeline.
+std::int64_t last_images(const Settings& settings, const Dataset& data, std::int64_t images) {
+  const std::int64_t rest = data.size() % settings.training.batch_size;
+  return rest == 0 ? images : share_of(rest, 0, settings.data_parallel.mesh->data).count;
+}
+
 std::int64_t largest_micro_batch(const TrainingSettings& training, std::int64_t images) {
   return micro_batch_sizes(images, training.microbatches)[0];
 }
@@ -120,6 +126,7 @@ PlannedModel planned_model(const Settings& settings, const Dataset& data,
                        .model_name = settings.training.model,
                        .model = make_model_of(settings.training, data, factory),
                        .images = images,
+                       .last_images = last_images(settings, data, images),
                        .microbatch = largest_micro_batch(settings.training, images),
                        .recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no,
                        .inject = settings.training.inject};

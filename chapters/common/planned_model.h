@@ -20,6 +20,7 @@ struct PlannedModel {
   std::string model_name;                  ///< as --model has it
   std::shared_ptr<Sequential> model;       ///< all layers, without memory for their parameters
   std::int64_t images = 0;                 ///< per step of a pipeline; data of few images make it smaller
+  std::int64_t last_images = 0;            ///< of an epoch's last step
   std::int64_t microbatch = 0;             ///< images of the largest micro-batch
   std::vector<LayerProfile> profile = {};  ///< of each layer, without recomputation; empty if nothing needs it
   std::string profile_json = "";           ///< the text of profile.json, if it is to be written

@@ -244,6 +244,19 @@ ActionSeconds with_exchanges(const Plan& plan, ActionSeconds seconds) {
   return seconds;
 }
 
+/// Returns the share of `seconds` in which a rank exchanges tensors with its tensor-parallel group in `steps` steps, in
+/// the mean of the ranks. A run counts these waits as idle time; the actions of a simulation contain them.
+double exchange_share(const Plan& plan, double seconds, std::int64_t steps = 1) {
+  double all = 0;
+  for (const auto& actions : plan.schedule.ranks) {
+    for (const Action& action : actions) {
+      all += exchange_seconds(plan, action);
+    }
+  }
+  return seconds > 0 ? static_cast<double>(steps) * all / (static_cast<double>(plan.schedule.ranks.size()) * seconds)
+                     : 0;
+}
+
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
 Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionLog& log, std::int64_t steps) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle};
@@ -256,10 +269,15 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
   // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
   if (plan.world.clock == ClockKind::modelled) {
     const ActionSeconds seconds = with_exchanges(plan, log.seconds());
-    if (const auto replay = replay_steps(plan.schedule, measured, seconds, steps)) {
+    auto last = relative_sizes(plan, micro_batch_sizes(plan.last_images, plan.schedule.microbatches));
+    last.resize(static_cast<std::size_t>(plan.schedule.microbatches));  // of few images, some do not exist
+    if (const auto replay = replay_steps(plan.schedule, measured, seconds, steps, last)) {
       prediction.predicted_seconds = replay->seconds;
       prediction.predicted_idle = replay->idle;
     }
+  }
+  if (prediction.predicted_idle) {
+    *prediction.predicted_idle += exchange_share(plan, *prediction.predicted_seconds, steps);
   }
   return prediction;
 }
@@ -295,7 +313,10 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
   costs.bytes = message_bytes(plan, plan.microbatch);
   // What every action takes, where that is computed anyway; else the mean costs of its stage.
   const bool is_modelled = settings.world.clock == ClockKind::modelled && settings.pipeline.profile_file.empty();
-  const Simulation simulation = simulate(plan.schedule, costs, is_modelled ? dry_run(settings, plan) : ActionSeconds());
+  const Simulation simulation =
+      simulate(plan.schedule, costs, is_modelled ? dry_run(settings, plan, plan.schedule) : ActionSeconds());
+
+  const double idle = simulation.idle + exchange_share(plan, simulation.seconds);
 
   fmt::print("One step of {}: {} in {}, {} on {}\n", plan.model_name, counted(plan.images, "image"),
              counted(plan.schedule.microbatches, "micro-batch"), counted(plan.stages(), "stage"),
@@ -310,7 +331,7 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
   fmt::print(
       "  idle            {:.1f}% of the step\n  by the formula  {}\n  idle in span    {:.1f}% between a rank's "
       "first and last action\n",
-      100 * simulation.idle, theory(settings, plan), 100 * simulation.idle_in_span);
+      100 * idle, theory(settings, plan), 100 * simulation.idle_in_span);
   fmt::print("  activations     {} (stage, micro-batch) pairs at most, rank by rank\n",
              fmt::join(simulation.peak_activations, ", "));
   if (const auto found = measured ? find_bottleneck(plan.schedule, costs) : std::nullopt) {
@@ -325,7 +346,7 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
   }
   print_messages(plan, plan.microbatch);
   PlannedStep step{.seconds = simulation.seconds,
-                   .idle = simulation.idle,
+                   .idle = idle,
                    .idle_in_span = simulation.idle_in_span,
                    .peak_activations = simulation.peak_activations,
                    .link_bytes = std::max(busiest_link_bytes(plan.schedule, costs.bytes), collective_bytes)};

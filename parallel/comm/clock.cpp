@@ -202,16 +202,22 @@ std::string to_string(ClockKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+double Clock::between(double begin, double end) const {
+  constexpr double kPicosecondsPerSecond = 1e12;
+  const double passed = end - begin;
+  return kind() == ClockKind::modelled ? std::round(passed * kPicosecondsPerSecond) / kPicosecondsPerSecond : passed;
+}
+
 Waiting::Waiting(Clock& clock) : clock_(clock), began_(clock.now()), until_(began_) { clock_.stop(); }
 
 void Waiting::until_all(double latest, double seconds) {
   if (clock_.kind() != ClockKind::wall) {
-    clock_.waited_for_stragglers_ += std::max(latest - began_, 0.0);
+    clock_.waited_for_stragglers_ += std::max(clock_.between(began_, latest), 0.0);
   }
   until(latest + seconds);
 }
 
-Waiting::~Waiting() { clock_.waited_ += clock_.resume(until_) - began_; }
+Waiting::~Waiting() { clock_.waited_ += clock_.between(began_, clock_.resume(until_)); }
 
 std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Network& network, const DeviceModel& model,
                                   TimePoint start) {

@@ -36,6 +36,10 @@ class Clock {
   virtual ClockKind kind() const = 0;
   /// Returns the seconds since the world began.
   virtual double now() noexcept = 0;
+  /// Returns the seconds from `begin` to `end`, two times of this clock. A modelled one has whole picoseconds between
+  /// them, so what passes does not depend on how long the clock has been running: floating-point times do, in their
+  /// last digits.
+  double between(double begin, double end) const;
   /// Returns the links that messages take. For the wall clock they take no time, because real messages take real time.
   const Network& network() const { return network_; }
 

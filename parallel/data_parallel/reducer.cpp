@@ -141,7 +141,8 @@ void Reducer::see_gradient(std::size_t i) {
 }
 
 void Reducer::mark_ready(std::size_t i) {
-  times_.arrivals[i] = comm_.clock().now() - comm_.clock().waited() - work_begin_;
+  Clock& clock = comm_.clock();
+  times_.arrivals[i] = clock.between(work_begin_, clock.now() - clock.waited());
   buckets_.mark_ready(i);
 }
 

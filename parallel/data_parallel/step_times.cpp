@@ -1,32 +1,29 @@
 #include "parallel/data_parallel/step_times.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace stagecoach {
 
 void StepTimes::begin_backward() {
   backward_ = now();
-  const double mark = without_waits();
-  forward_seconds_ += mark - std::exchange(mark_, mark);
+  forward_seconds_ += end_part();
 }
 
 void StepTimes::end_backward() {
   backward_end_ = now();
-  const double mark = without_waits();
-  backward_seconds_ += mark - std::exchange(mark_, mark);
+  backward_seconds_ += end_part();
 }
 
 void StepTimes::end_reductions(const std::vector<CommThread::Span>& spans) {
   for (const auto& [begin, end] : spans) {
-    reduction_seconds_ += end - begin;
-    hidden_seconds_ += std::max(0.0, std::min(end, backward_end_) - std::max(begin, backward_));
+    const Clock& clock = comm_->clock();
+    reduction_seconds_ += clock.between(begin, end);
+    hidden_seconds_ += std::max(0.0, clock.between(std::max(begin, backward_), std::min(end, backward_end_)));
   }
 }
 
 void StepTimes::end_step() {
-  const double mark = without_waits();
-  update_seconds_ += mark - std::exchange(mark_, mark);
+  update_seconds_ += end_part();
   ++steps_;
 }
 

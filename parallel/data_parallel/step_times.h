@@ -2,6 +2,7 @@
 /// @file
 /// Measures the times of the parts of a rank's steps, and how much of the reductions' time overlaps with backwards.
 
+#include <utility>
 #include <vector>
 
 #include "parallel/comm/comm_thread.h"
@@ -25,7 +26,9 @@ class StepTimes {
 
   /// Marks the beginning of the step's last backward.
   void begin_backward();
-  void gradient_arrived(std::size_t parameter) { gradient_arrived(parameter, without_waits() - mark_); }
+  void gradient_arrived(std::size_t parameter) {
+    gradient_arrived(parameter, comm_->clock().between(mark_, without_waits()));
+  }
   /// Does the same for a gradient that arrived after `seconds` of work since the backward began.
   void gradient_arrived(std::size_t parameter, double seconds) { arrivals_[parameter] += seconds; }
   void end_backward();
@@ -40,6 +43,12 @@ class StepTimes {
  private:
   double now() const { return comm_->clock().now(); }
   double without_waits() const { return now() - comm_->clock().waited(); }
+
+  /// Returns the seconds of work since the current part began, and begins the next one.
+  double end_part() {
+    const double mark = without_waits();
+    return comm_->clock().between(std::exchange(mark_, mark), mark);
+  }
 
   Communicator* comm_;
   double mark_ = 0;      // start of the current part

@@ -94,11 +94,11 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
       counts_stragglers_(is_computation(action.operation)),
       began_(worked()) {
   log_.is_timing_ = true;
-  log_.after_[log_.last_] += log_.worked() - log_.ended_;
+  log_.after_[log_.last_] += log_.comm_.clock().between(log_.ended_, log_.worked());
 }
 
 ActionLog::Scope::~Scope() {
-  const double seconds = worked() - began_;
+  const double seconds = log_.comm_.clock().between(began_, worked());
   log_.sums_[slot_].add(seconds, counts_);
   log_.seconds_.push_back(seconds);
   log_.last_ = slot_;

@@ -18,7 +18,11 @@ namespace {
 /// carries the messages of one direction one after the other. A short message does not wait for the receive.
 class Messages {
  public:
-  Messages(const Schedule& schedule, const Costs& costs) : schedule_(schedule), costs_(costs), messages_(schedule) {}
+  Messages(const Schedule& schedule, const Costs& costs)
+      : schedule_(schedule), costs_(costs), sizes_(costs.sizes), messages_(schedule) {}
+
+  /// Sets the sizes of the micro-batches that follow.
+  void set_sizes(const std::vector<double>& sizes) { sizes_ = sizes; }
 
   void send(const Action& send, double now) { match(receive_of(send), now, true); }
   void post(const Action& receive, double now) { match(receive, now, false); }
@@ -44,15 +48,19 @@ class Messages {
     const Action send = send_of(receive);
     const auto border = static_cast<std::size_t>(std::min(send.stage, receive.stage));
     Link& link = links_[{schedule_.rank_of(send), schedule_.rank_of(receive)}];
-    const bool is_short = !costs_.is_short.empty() && costs_.is_short[border];
+    const double size = sizes_.empty() ? 1 : sizes_[static_cast<std::size_t>(receive.microbatch)];
+    const bool is_short = !costs_.bytes.empty() && costs_.bytes[border] * size <= costs_.eager_bytes;
     double& free = is_short ? link.free_for_short : link.free;
     const double start = std::max(is_short ? sent : std::max(sent, posted), free);
-    free = start + (costs_.transfer.empty() ? 0 : costs_.transfer[border]);
-    return std::max(start + costs_.message[border], posted);
+    const double whole = costs_.transfer.empty() ? 0 : costs_.transfer[border];
+    const double own = whole * size;
+    free = start + own;
+    return std::max(start + (costs_.message[border] - whole) + own, posted);
   }
 
   const Schedule& schedule_;
   const Costs& costs_;
+  std::vector<double> sizes_;  // see Costs::sizes
   MessageGrid<Message> messages_;
   std::map<std::pair<int, int>, Link> links_;  // from one rank to another
 };
@@ -100,6 +108,7 @@ class RankTimes {
     return {start, free};
   }
   double arrival(const Action& receive) const { return messages_.arrival(receive); }
+  void set_sizes(const std::vector<double>& sizes) { messages_.set_sizes(sizes); }
   /// Returns the work that `rank` has left after its last action so far.
   double after_last(std::size_t rank) const { return after_[rank]; }
   /// Ends a step; returns the time at which `rank` is free.
@@ -226,7 +235,8 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
                        costs.backward_input.size() == stages && costs.backward_weight.size() == stages &&
                        costs.message.size() + 1 == stages &&
                        (costs.transfer.empty() || costs.transfer.size() + 1 == stages) &&
-                       (costs.is_short.empty() || costs.is_short.size() + 1 == stages) &&
+                       (costs.sizes.empty() || std::ssize(costs.sizes) >= schedule.microbatches) &&
+                       (costs.bytes.empty() || costs.bytes.size() + 1 == stages) &&
                        (costs.update.empty() || costs.update.size() == schedule.ranks.size()) &&
                        (costs.average.empty() || costs.average.size() == stages),
                    "simulate: expected the costs of {1} stages, got {0}", costs.forward.size(), stages);
@@ -340,7 +350,7 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
 }
 
 std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
-                                          std::int64_t steps) {
+                                          std::int64_t steps, const std::vector<double>& last_sizes) {
   require_costs(schedule, costs);
   RankTimes clock(schedule, costs, seconds);
   clock.begin_as_after_update();
@@ -353,6 +363,9 @@ std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs&
   }
   ReplayedSteps replay;
   for (std::int64_t step = 0; step < steps; ++step) {
+    if (step + 1 == steps && !last_sizes.empty()) {
+      clock.set_sizes(last_sizes);
+    }
     run_step(schedule, clock, [](std::size_t, const Simulation::Timed&) {});
     for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
       replay.seconds = std::max(replay.seconds, clock.update(r));

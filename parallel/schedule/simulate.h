@@ -25,11 +25,14 @@ struct Costs {
   /// The part of that time during which the link is busy, so that the next message in the same direction must wait:
   /// [stages - 1], or empty for zeros.
   std::vector<double> transfer = {};
-  /// Whether the message is sent eagerly, so that it starts before its receive is posted (see comm/link_direction.h):
-  /// [stages - 1], or empty if no message is.
-  std::vector<bool> is_short = {};
+  /// The size of each micro-batch, by its number, relative to the one whose costs these are: so much of `transfer` its
+  /// messages take. Empty if all are alike.
+  std::vector<double> sizes = {};
   /// The size of the message, which traces show: [stages - 1], or empty if it is not known.
   std::vector<double> bytes = {};
+  /// A message of at most so many bytes is sent eagerly: it starts before its receive is posted (see
+  /// comm/link_direction.h).
+  double eager_bytes = 0;
   /// The time that each rank takes for an update: [ranks], or empty for zeros. If the schedule lists no updates, there
   /// is one at the end of the step.
   std::vector<double> update = {};
@@ -87,13 +90,14 @@ struct SteadyState {
 SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs);
 
 /// Returns what `steps` consecutive steps take in all, and the share in which a rank is idle, with the time of every
-/// single action of every step, the update at its end included. Returns nothing unless `seconds` has exactly these.
+/// single action of every step, the update at its end included; the last step has micro-batches of `last_sizes` (see
+/// Costs::sizes). Returns nothing unless `seconds` has exactly these times.
 struct ReplayedSteps {
   double seconds = 0;
   double idle = 0;
 };
 std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
-                                          std::int64_t steps);
+                                          std::int64_t steps, const std::vector<double>& last_sizes = {});
 
 /// Returns for each rank the largest number of (stage, micro-batch) pairs alive at once. It needs no times, as a rank
 /// keeps its order.

@@ -83,10 +83,11 @@ void EpochMeter::start_clock() {
 }
 
 void EpochMeter::add_time() {
-  const double passed = comm_.clock().now() - time_mark_;
+  Clock& clock = comm_.clock();
+  const double passed = clock.between(time_mark_, clock.now());
   progress_.seconds += passed;
   progress_.rank_seconds += passed;
-  progress_.waited += idle_seconds() - idle_mark_;
+  progress_.waited += clock.between(idle_mark_, idle_seconds());
   start_clock();
 }
 

@@ -148,7 +148,8 @@ void expect_what_is_simulated(const Schedule& schedule, Costs costs, const Link&
   const auto borders = static_cast<std::size_t>(schedule.stage_count()) - 1;
   costs.message.assign(borders, link.seconds(bytes_of(samples)));
   costs.transfer.assign(borders, link.transfer_seconds(bytes_of(samples)));
-  costs.is_short.assign(borders, bytes_of(samples) <= kEagerBytes);
+  costs.bytes.assign(borders, bytes_of(samples));
+  costs.eager_bytes = kEagerBytes;
   const Simulation simulated = simulate(schedule, recompute == Stage::Recompute::yes ? with_recompute(costs) : costs);
   const Times times = run(schedule, costs, link, samples, recompute);
   EXPECT_NEAR(times.seconds(), simulated.seconds, 1e-9 * simulated.seconds) << what;

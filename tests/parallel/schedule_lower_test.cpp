@@ -228,7 +228,8 @@ TEST(SimulateMessages, StartWhenTheirReceiveIsPosted) {
   // At its use, rank 1 posts for the second micro-batch only after the backward of the first, at 5.
   EXPECT_DOUBLE_EQ(seconds(0), 2 + 1 + 2 + 1 + 1 + 2 + 1 + 2);
   EXPECT_DOUBLE_EQ(seconds(1), 2 + 1 + 2 + 1 + 2 + 1 + 2);
-  costs.is_short = {true};
+  costs.bytes = {1};
+  costs.eager_bytes = 1;
   EXPECT_DOUBLE_EQ(seconds(0), seconds(1)) << "a short message does not wait";
 }
 

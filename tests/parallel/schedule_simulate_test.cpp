@@ -179,6 +179,26 @@ TEST(Simulate, ReplaysStepsWithTheTimeOfEachAction) {
   EXPECT_FALSE(replay_steps(schedule, costs, seconds, 3).has_value()) << "these are the times of two steps";
 }
 
+// Rank 1 begins when all of micro-batch 0 has arrived. The link is free for micro-batch 1, which is half as large.
+TEST(Simulate, SmallMicroBatchesTakeTheLinkForLess) {
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
+  Costs costs = Costs::uniform(2, 1, 1, 1);
+  costs.message = {5};
+  costs.transfer = {4};
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 24);
+  costs.sizes = {1, 0.5};  // both ways
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 20);
+  costs.bytes = {100};
+  costs.eager_bytes = 50;  // the second message does not wait for the first
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 19);
+  const ActionSeconds seconds{{1, 1, 2, 2, 0, 1, 1, 2, 2, 0}, {1, 1, 2, 2, 0, 1, 1, 2, 2, 0}};
+  costs.bytes = {};
+  costs.sizes = {};
+  const double alike = replay_steps(schedule, costs, seconds, 2)->seconds;
+  EXPECT_LT(replay_steps(schedule, costs, seconds, 2, {1, 0.5})->seconds, alike);
+  EXPECT_DOUBLE_EQ(replay_steps(schedule, costs, seconds, 2, {1, 1})->seconds, alike);
+}
+
 // With the time of every single action: the second backward of rank 1 takes longer, and rank 0 waits for it.
 TEST(Simulate, TakesTheTimeOfEachAction) {
   const Schedule schedule = lower(make_schedule("1f1b", 2, 2));  // 0F0 0F1 0B0 0B1; 1F0 1B0 1F1 1B1
