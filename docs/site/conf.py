@@ -15,7 +15,7 @@ extensions = ["myst_parser", "sphinx_copybutton", "forge"]
 root_doc = "index"  # README.md
 include_patterns = ["README.md", "chapters/0*/*.md", "chapters/0*/lab/*.md", "docs/*.md", "docs/*/*.md"]
 
-myst_enable_extensions = ["attrs_inline"]
+myst_enable_extensions = ["attrs_inline", "html_image"]
 myst_fence_as_directive = ["math"]
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]  # quoted code leaves lines out
