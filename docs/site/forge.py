@@ -119,7 +119,7 @@ class Figures(SphinxTransform):
             paragraph = image.parent
             path = folder / image["uri"]
             is_first = isinstance(paragraph, nodes.paragraph) and paragraph.index(image) == 0
-            if not (is_first and path.suffix == ".svg" and path.exists()) or "width" in image:  # a width: a small picture
+            if not (is_first and path.suffix == ".svg" and path.exists()) or "width" in image:  # a width: a thumbnail
                 continue
             self.env.note_dependency(os.path.relpath(path, ROOT))
             kind = "concept" if path.parent.name == "concept" else "generated"
