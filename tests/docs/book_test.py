@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The code that pages quote is that of its file, and concept figures are drawn in one style: run by ctest, and by
+"""The book's pages keep their form, the code that they quote is that of its file, and concept figures are drawn in one
+style: run by ctest, and by
 
-    python3 -m unittest discover -s tests/docs -p 'quoted_code_test.py'
+    python3 -m unittest discover -s tests/docs -p 'book_test.py'
 
 - <!-- code: FILE --> above a ```cpp block: its lines follow each other in FILE. "…" on a line of its own stands for lines
   that are left out. Leading blanks do not count, so that a quote may begin at the margin.
@@ -70,6 +71,23 @@ class QuotedCode(unittest.TestCase):
         self.assertFalse(is_in(["b", "d"], lines))
         self.assertFalse(is_in(["d", GAP, "b"], lines))
         self.assertFalse(in_order(["d", "b"], lines))
+
+
+class Chapters(unittest.TestCase):
+    MAX_WORDS = 1400  # besides code and quoted output: a page that takes 10 to 20 minutes
+
+    def test_each_has_its_parts_and_is_short(self):
+        for page in sorted(ROOT.glob("chapters/0*/README.md")):
+            text = page.read_text(encoding="utf-8")
+            with self.subTest(page=page.parent.name):
+                prose = re.sub(r"^```.*?^```$|^<!-- printed -->.*?^<!-- end -->$|<!--.*?-->", "", text, flags=re.M | re.S)
+                self.assertLessEqual(len(prose.split()), self.MAX_WORDS)
+                self.assertRegex(text, r"\A# Chapter \d: .*\n\n> \*\*You will learn\*\*")
+                headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+                for begin in ("The idea", "The program", "Try it", "What it costs", "Remember", "Where to go"):
+                    self.assertTrue(any(heading.startswith(begin) for heading in headings), begin)
+                self.assertIn("docs/figures/concept/", text)
+                self.assertIn("](exercises.md)", text)
 
 
 class ConceptFigures(unittest.TestCase):
