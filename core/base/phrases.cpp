@@ -7,8 +7,9 @@
 namespace stagecoach {
 
 std::string counted(std::int64_t count, std::string_view noun) {
+  const bool is_hard = noun.ends_with("epoch");  // spoken with a k
   const bool hisses = noun.ends_with('s') || noun.ends_with('x') || noun.ends_with("ch") || noun.ends_with("sh");
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : hisses ? "es" : "s");
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : hisses && !is_hard ? "es" : "s");
 }
 
 std::string first_few(const std::vector<std::string>& texts) {

@@ -10,7 +10,7 @@
 namespace stagecoach {
 
 /// Returns "1 class" or "3 classes": `count`, and `noun` in the plural unless the count is 1. The plural is regular: in
-/// "es" after s, x, ch or sh, and in "s" otherwise.
+/// "es" after s, x, ch or sh, except in "epochs", and in "s" otherwise.
 std::string counted(std::int64_t count, std::string_view noun);
 
 /// Returns "a, b, c, and 2 more": the first three texts, and how many follow.

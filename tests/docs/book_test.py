@@ -11,6 +11,7 @@ style: run by ctest, and by
 
 import pathlib
 import re
+import subprocess
 import unittest
 import xml.etree.ElementTree as xml
 
@@ -88,6 +89,16 @@ class Chapters(unittest.TestCase):
                     self.assertTrue(any(heading.startswith(begin) for heading in headings), begin)
                 self.assertIn("docs/figures/concept/", text)
                 self.assertIn("](exercises.md)", text)
+
+
+class WalkThroughs(unittest.TestCase):
+    def test_the_changes_that_they_make_still_fit(self):  # scripts/nightly.sh builds them
+        if not (ROOT / ".git").exists():
+            self.skipTest("not a clone")
+        for patch in sorted(ROOT.glob("docs/extending/*.patch")):
+            with self.subTest(patch=patch.name):
+                done = subprocess.run(["git", "apply", "--check", patch], cwd=ROOT, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class ConceptFigures(unittest.TestCase):

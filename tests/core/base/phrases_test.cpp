@@ -11,6 +11,7 @@ TEST(Phrases, OneThingIsInTheSingular) {
   EXPECT_EQ(counted(0, "image"), "0 images");
   EXPECT_EQ(counted(2, "class"), "2 classes");
   EXPECT_EQ(counted(3, "batch"), "3 batches");
+  EXPECT_EQ(counted(6, "epoch"), "6 epochs");
   EXPECT_EQ(counted(4, "rank"), "4 ranks");
 }
 
