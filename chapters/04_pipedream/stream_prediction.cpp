@@ -65,14 +65,6 @@ void print_profile(const StreamPlan& plan) {
   }
 }
 
-/// Returns the simulation of `schedule`, which is a part of the epoch, by the costs of stages; on the modelled clock by
-/// what each action takes.
-Simulation simulate_part(const Settings& settings, const StreamPlan& plan, const Schedule& schedule,
-                         const Costs& costs) {
-  const bool is_modelled = settings.world.clock == ClockKind::modelled && settings.pipeline.profile_file.empty();
-  return simulate(schedule, costs, is_modelled ? dry_run(settings, plan, schedule) : ActionSeconds());
-}
-
 /// Returns the epoch's table without its last batch, if that one has fewer micro-batches than the others.
 Schedule full_batches_of(const StreamPlan& plan) {
   const int rest = plan.schedule.microbatches % plan.microbatches_per_batch;
@@ -203,9 +195,9 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   costs.sizes = plan.sizes;
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);
-  const Simulation beginning = simulate_part(settings, plan, shown, costs);
+  const Simulation beginning = simulate_plan(settings, plan, shown, costs);
   const Schedule full = full_batches_of(plan);
-  const Simulation epoch = simulate_part(settings, plan, full, costs);
+  const Simulation epoch = simulate_plan(settings, plan, full, costs);
 
   fmt::print("{}, weights by '{}': {} per epoch, {} per update; {} on {}\n", plan.model_name,
              name_of(settings.pipeline.versions), counted(plan.schedule.microbatches, "micro-batch"),

@@ -117,8 +117,8 @@ class DryRank {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-}  // namespace
-
+/// Runs the actions of every rank, one rank after the other. Returns the seconds of each action that is not a message;
+/// last those of the update, if the schedule is of a single step, which does not list it.
 ActionSeconds dry_run(const Settings& settings, const Plan& plan, const Schedule& schedule) {
   const auto parts = stages_of(*plan.model, plan.split);
   ActionSeconds seconds;
@@ -126,6 +126,13 @@ ActionSeconds dry_run(const Settings& settings, const Plan& plan, const Schedule
     seconds.push_back(DryRank(settings, plan, schedule, rank, parts).seconds());
   }
   return seconds;
+}
+
+}  // namespace
+
+Simulation simulate_plan(const Settings& settings, const Plan& plan, const Schedule& schedule, const Costs& costs) {
+  const bool is_modelled = settings.world.clock == ClockKind::modelled && settings.pipeline.profile_file.empty();
+  return simulate(schedule, costs, is_modelled ? dry_run(settings, plan, schedule) : ActionSeconds());
 }
 
 }  // namespace stagecoach

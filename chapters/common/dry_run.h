@@ -9,11 +9,10 @@
 
 namespace stagecoach {
 
-/// Runs the actions of every rank of `schedule`, which is the plan's or one for other micro-batches, one rank after the
-/// other. Returns the seconds of each action that is not a message; last those of the update, if the schedule is of a
-/// single step, which does not list it. The plan's model must have no memory, and has none
-/// afterwards. Exchanges with a tensor-parallel group take what the plan says; a reduction's own time is not counted
-/// here (Costs::average has it).
-ActionSeconds dry_run(const Settings& settings, const Plan& plan, const Schedule& schedule);
+/// Simulates `schedule`, which is the plan's or one for other micro-batches, by the costs of its stages. On the
+/// modelled clock every action takes what it would take on the modelled device instead, unless a file says what layers
+/// cost: then the model must have no memory, and has none afterwards. Exchanges with a tensor-parallel group take what
+/// the plan says, and reductions what the costs say.
+Simulation simulate_plan(const Settings& settings, const Plan& plan, const Schedule& schedule, const Costs& costs);
 
 }  // namespace stagecoach

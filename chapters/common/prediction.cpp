@@ -311,12 +311,8 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
   const bool measured = settings.run.profile;
   Costs costs = measured ? costs_of(plan, plan.microbatch) : unit_costs(plan);
   costs.bytes = message_bytes(plan, plan.microbatch);
-  // What every action takes, where that is computed anyway; else the mean costs of its stage.
-  const bool is_modelled = settings.world.clock == ClockKind::modelled && settings.pipeline.profile_file.empty();
-  const Simulation simulation =
-      simulate(plan.schedule, costs, is_modelled ? dry_run(settings, plan, plan.schedule) : ActionSeconds());
-
-  const double idle = simulation.idle + exchange_share(plan, simulation.seconds);
+  const Simulation simulation = simulate_plan(settings, plan, plan.schedule, costs);
+  const double idle = simulation.idle + (measured ? exchange_share(plan, simulation.seconds) : 0);
 
   fmt::print("One step of {}: {} in {}, {} on {}\n", plan.model_name, counted(plan.images, "image"),
              counted(plan.schedule.microbatches, "micro-batch"), counted(plan.stages(), "stage"),

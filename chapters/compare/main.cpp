@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -19,7 +18,6 @@
 #include "chapters/compare/run_names.h"
 #include "core/base/error.h"
 #include "core/base/text_file.h"
-#include "core/base/throw_if.h"
 #include "parallel/training/exit_code.h"
 
 namespace stagecoach {
@@ -31,8 +29,7 @@ struct Options {
   std::vector<std::string> runs;
   std::vector<std::string> baselines;
   std::string svg;
-  bool wide = false;
-  bool markdown = false;
+  TableForm form = TableForm::plain;
 };
 
 /// Parses the command line. Returns nothing after printing --help.
@@ -56,12 +53,13 @@ std::optional<Options> parse(int argc, const char* const* argv) {
       ->check(is_given);
   app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file")
       ->check(is_given);
-  app.add_flag("--wide", options.wide, "Print all columns (default: as many as fit 100 characters)");
-  app.add_flag("--markdown", options.markdown, "Print the table as Markdown, with all columns");
+  const auto form = [&](TableForm which) { return [&, which](std::int64_t) { options.form = which; }; };
+  app.add_flag("--wide", form(TableForm::wide), "Print all columns (default: as many as fit 100 characters)");
+  app.add_flag("--markdown", form(TableForm::markdown), "Print the table as Markdown, with all columns");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
+    fmt::print("{}", app.help());
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
@@ -100,11 +98,9 @@ int run(int argc, const char* const* argv) {
   std::transform(options->runs.begin(), options->runs.end(), std::back_inserter(records), read_run);
   const Comparison comparison = compare(records, baselines);
   if (!options->svg.empty()) {
-    throw_if<UsageError>(comparison.are_plans, "--svg draws runs, and {} is a plan; leave out --svg", records[0].path);
     write_text(options->svg, plot_svg(comparison));
   }
-  const TableForm plain = options->wide ? TableForm::wide : TableForm::plain;
-  fmt::print("{}", comparison_table(comparison, options->markdown ? TableForm::markdown : plain));
+  fmt::print("{}", comparison_table(comparison, options->form));
   for (const std::string& note : comparison.notes) {
     fmt::print("note: {}\n", note);
   }

@@ -12,6 +12,7 @@
 
 #include "chapters/compare/charts.h"
 #include "chapters/compare/comparison.h"
+#include "core/base/throw_if.h"
 #include "core/base/units.h"
 #include "parallel/drawing/svg.h"
 
@@ -205,6 +206,8 @@ double draw_training(Svg& svg, const std::vector<RunSummary>& runs, const std::v
 }  // namespace
 
 std::string plot_svg(const Comparison& comparison) {
+  throw_if<UsageError>(comparison.are_plans, "--svg draws runs, and {} is a plan; leave out --svg",
+                       comparison.runs.front().name);
   const std::vector<CoincidingRuns> groups = coinciding_runs(comparison.runs);
   std::vector<const char*> colours(comparison.runs.size());
   for (std::size_t g = 0; g < groups.size(); ++g) {
