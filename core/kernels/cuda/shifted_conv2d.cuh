@@ -172,25 +172,48 @@ __device__ void find_results(const ShiftedConv& conv, int first, int (&offsets)[
   }
 }
 
-/// Stores a warpgroup's sums: rows from `row` on, for the columns in `offsets`.
-__device__ inline void store_shifted(const ShiftedConv& conv, int row, const int* offsets, const float (&sums)[128]) {
+/// A warp's sums on their way to y, some columns at a time: written as tensor cores leave them, in pieces of two
+/// columns of eight rows, and read row by row, as y has them. Stores of the pieces would take more time than the
+/// products.
+struct RowsToStore {
+  static constexpr int kRows = 16;
+  static constexpr int kColumns = 64;
+  float at[kRows][kColumns + 8];  // + 8: threads that write adjacent rows use different banks
+};
+
+/// Stores a warpgroup's sums: outputs from `first` on, for the columns in `offsets`. Each warp has `rows` for itself.
+__device__ inline void store_shifted(const ShiftedConv& conv, int first, const int* offsets, const float (&sums)[128],
+                                     RowsToStore* rows_of_warps) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
-  const int o = row + 16 * warp + lane / 4;
+  RowsToStore& rows = rows_of_warps[warp];
+  const int o = first + RowsToStore::kRows * warp;
+  const float low = conv.bias == nullptr ? 0 : conv.bias[o + lane / 4];
+  const float high = conv.bias == nullptr ? 0 : conv.bias[o + lane / 4 + 8];
   const int plane = conv.pixels.height * conv.pixels.width;
-  const float low = conv.bias == nullptr ? 0 : conv.bias[o];
-  const float high = conv.bias == nullptr ? 0 : conv.bias[o + 8];
   float* y = conv.y + o * plane;
 #pragma unroll
-  for (int j = 0; j < 32; ++j) {
+  for (int column = 0; column < ShiftedTile::kN; column += RowsToStore::kColumns) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int at = offsets[8 * j + lane % 4 * 2 + i];
-      if (at >= 0) {
-        y[at] = sums[4 * j + i] + low;
-        y[at + 8 * plane] = sums[4 * j + 2 + i] + high;
+    for (int j = 0; j < RowsToStore::kColumns; j += 8) {
+      const int at = (column + j) / 2;
+      float* pair = &rows.at[lane / 4][j + lane % 4 * 2];
+      *reinterpret_cast<Vector2<float>*>(pair) = {{sums[at] + low, sums[at + 1] + low}};
+      pair = &rows.at[lane / 4 + 8][j + lane % 4 * 2];
+      *reinterpret_cast<Vector2<float>*>(pair) = {{sums[at + 2] + high, sums[at + 3] + high}};
+    }
+    __syncwarp();
+#pragma unroll
+    for (int j = lane; j < RowsToStore::kColumns; j += 32) {
+      const int offset = offsets[column + j];
+#pragma unroll
+      for (int row = 0; row < RowsToStore::kRows; ++row) {
+        if (offset >= 0) {
+          y[offset + row * plane] = rows.at[row][j];
+        }
       }
     }
+    __syncwarp();
   }
 }
 
@@ -236,7 +259,9 @@ __global__ void __launch_bounds__(ShiftedTile::kThreads, ShiftedTile::kBlocks) s
     }
   }
   wait_for_products();
-  store_shifted(conv, row_tile * ShiftedTile::kM, shared.offsets, sums);
+  __syncthreads();  // no warp's products read the stages, whose memory the rows use
+  static_assert(sizeof(shared.stages) >= sizeof(RowsToStore[kWarpgroup / 32]));
+  store_shifted(conv, row_tile * ShiftedTile::kM, shared.offsets, sums, reinterpret_cast<RowsToStore*>(shared.stages));
 }
 
 }  // namespace stagecoach::cuda
