@@ -100,7 +100,7 @@ void run_lines(Device device, int columns, const ShiftedGradient& g, int splits)
     case 8:
       return run_lines<GradientLines<8, 2, kStride>>(device, g, splits);
     case 16:
-      return run_lines<GradientLines<16, kMore, kStride>>(device, g, splits);
+      return run_lines<GradientLines<16, 1, kStride>>(device, g, splits);
     default:
       if constexpr (kStride == 1) {
         return run_lines<GradientLines<32, 1, 1>>(device, g, splits);

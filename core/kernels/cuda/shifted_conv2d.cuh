@@ -205,11 +205,11 @@ __device__ inline void store_shifted(const ShiftedConv& conv, int first, const i
     __syncwarp();
 #pragma unroll
     for (int j = lane; j < RowsToStore::kColumns; j += 32) {
-      const int offset = offsets[column + j];
+      if (const int offset = offsets[column + j]; offset >= 0) {
+        float* to = y + offset;
 #pragma unroll
-      for (int row = 0; row < RowsToStore::kRows; ++row) {
-        if (offset >= 0) {
-          y[offset + row * plane] = rows.at[row][j];
+        for (int row = 0; row < RowsToStore::kRows; ++row, to += plane) {
+          *to = rows.at[row][j];
         }
       }
     }
