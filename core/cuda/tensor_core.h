@@ -47,33 +47,33 @@ __device__ inline void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[
 // ---- Warpgroups
 //
 // Compute capability 9.0, compiled for sm_90a, has an instruction for a warpgroup (four warps, 128 threads): it
-// multiplies 64 x 8 by 8 x 128, or by 8 x 64. Tensor cores read both factors from shared memory, so no thread spends an
-// instruction on that, and work while the threads continue. Thread `lane` of warp `warp` holds, with group = lane / 4
-// and place = lane % 4, of every 8 columns: columns 2 place, 2 place + 1 of row 16 warp + group, then of row 16 warp +
-// group + 8. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", tf32, K-major, no
-// swizzle.
+// multiplies 64 x 8 by 8 x 64, 128, 192 or 256. Tensor cores read both factors from shared memory, so no thread spends
+// an instruction on that, and work while the threads continue. Thread `lane` of warp `warp` holds, with group = lane /
+// 4 and place = lane % 4, of every 8 columns: columns 2 place, 2 place + 1 of row 16 warp + group, then of row 16 warp
+// + group + 8. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", tf32, K-major,
+// no swizzle.
 
 inline constexpr int kWarpgroup = 128;     ///< threads
 inline constexpr int kWarpgroupRows = 64;  ///< of the product
 inline constexpr int kCoreRows = 8;        ///< of a core matrix
 inline constexpr int kCoreK = 4;           ///< elements of a row of a core matrix: 16 bytes
 
-/// The bytes, divided by 16, between core matrices that are adjacent along the rows, in their place in a descriptor.
-inline constexpr std::uint64_t kBetweenRows = std::uint64_t{kCoreRows * kCoreK * sizeof(float) / 16} << 32;
-
 /// Where a factor begins in shared memory: PTX's matrix descriptor, whose leading and stride byte offsets are those
 /// along K and along the rows. It consists of core matrices of 8 rows (of `a`, or columns of `b`) x 4 along K, each of
-/// 32 floats, row by row. Core matrices that are adjacent along the rows are adjacent in memory.
-struct SharedFactor {
-  std::uint32_t descriptor;  // its lower half; the upper one is kBetweenRows
+/// 32 floats, row by row. Core matrices are any distance apart: columns of `b` may be the pixels of a window in shared
+/// memory, from any pixel on.
+struct StridedFactor {
+  std::uint32_t lower;  // halves of the descriptor
+  std::uint32_t upper;
   /// Returns the factor that begins `floats` after this one, a multiple of 4.
-  __device__ SharedFactor operator+(int floats) const { return {descriptor + static_cast<unsigned>(floats) / 4}; }
+  __device__ StridedFactor operator+(int floats) const { return {lower + static_cast<unsigned>(floats) / 4, upper}; }
+  __device__ std::uint64_t descriptor() const { return std::uint64_t{upper} << 32 | lower; }
 };
 
-/// `along_k` is the distance in floats between core matrices that are adjacent along K, a multiple of 4.
-__device__ inline SharedFactor shared_factor(const float* first, int along_k) {
+/// `along_k` and `along_rows` are the distances in floats between core matrices, multiples of 4.
+__device__ inline StridedFactor strided_factor(const float* first, int along_k, int along_rows) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(first));
-  return {(address >> 4 & 0x3fffU) | static_cast<unsigned>(along_k) / 4 << 16};
+  return {(address >> 4 & 0x3fffU) | static_cast<unsigned>(along_k) / 4 << 16, static_cast<unsigned>(along_rows) / 4};
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -98,8 +98,27 @@ __device__ inline void wait_for_products() {
   STAGECOACH_WARPGROUP_ASM("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-/// Starts sums += a b, of 128 columns.
-__device__ __forceinline__ void start_product(float (&sums)[64], SharedFactor a, SharedFactor b) {
+#define STAGECOACH_SUMS8(s, i)                                                                                \
+  "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), "+f"(s[i + 5]), "+f"(s[i + 6]), \
+      "+f"(s[i + 7])
+#define STAGECOACH_SUMS32(s, i) \
+  STAGECOACH_SUMS8(s, i), STAGECOACH_SUMS8(s, i + 8), STAGECOACH_SUMS8(s, i + 16), STAGECOACH_SUMS8(s, i + 24)
+
+/// Starts sums += a b, of 64 x 8 by 8 x 64.
+__device__ __forceinline__ void start_product(float (&sums)[32], StridedFactor a, StridedFactor b) {
+  STAGECOACH_WARPGROUP_ASM(
+      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
+      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, p, 1, 1; }"
+      : STAGECOACH_SUMS32(sums, 0)
+      : "l"(a.descriptor()), "l"(b.descriptor())
+      : "memory");
+}
+
+/// Likewise by 8 x 128.
+__device__ __forceinline__ void start_product(float (&sums)[64], StridedFactor a, StridedFactor b) {
   STAGECOACH_WARPGROUP_ASM(
       "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
       "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
@@ -108,63 +127,29 @@ __device__ __forceinline__ void start_product(float (&sums)[64], SharedFactor a,
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
       "}, %64, %65, p, 1, 1; }"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
-        "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]),
-        "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]),
-        "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]),
-        "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]),
-        "+f"(sums[35]), "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
-        "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47]), "+f"(sums[48]),
-        "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]), "+f"(sums[54]), "+f"(sums[55]),
-        "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]), "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]),
-        "+f"(sums[63])
-      : "l"(kBetweenRows | a.descriptor), "l"(kBetweenRows | b.descriptor)
+      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32)
+      : "l"(a.descriptor()), "l"(b.descriptor())
       : "memory");
 }
 
-/// Likewise of 64 columns.
-__device__ __forceinline__ void start_product(float (&sums)[32], SharedFactor a, SharedFactor b) {
+/// Likewise by 8 x 192.
+__device__ __forceinline__ void start_product(float (&sums)[96], StridedFactor a, StridedFactor b) {
   STAGECOACH_WARPGROUP_ASM(
       "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+      "wgmma.mma_async.sync.aligned.m64n192k8.f32.tf32.tf32 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, p, 1, 1; }"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
-        "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]),
-        "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]),
-        "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]),
-        "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31])
-      : "l"(kBetweenRows | a.descriptor), "l"(kBetweenRows | b.descriptor)
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+      "}, %96, %97, p, 1, 1; }"
+      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64)
+      : "l"(a.descriptor()), "l"(b.descriptor())
       : "memory");
 }
 
-// ---- Products of warpgroups from windows
-//
-// The same with 192 or 256 columns, and core matrices that are any distance apart along the rows too: columns of `b`
-// may be the pixels of a window in shared memory, from any pixel on.
-
-/// A factor: as SharedFactor, but its core matrices need not be adjacent along the rows.
-struct StridedFactor {
-  std::uint32_t lower;  // halves of the descriptor
-  std::uint32_t upper;
-  /// Returns the factor that begins `floats` after this one, a multiple of 4.
-  __device__ StridedFactor operator+(int floats) const { return {lower + static_cast<unsigned>(floats) / 4, upper}; }
-  __device__ std::uint64_t descriptor() const { return std::uint64_t{upper} << 32 | lower; }
-};
-
-/// `along_k` and `along_rows` are the distances in floats between core matrices, multiples of 4.
-__device__ inline StridedFactor strided_factor(const float* first, int along_k, int along_rows) {
-  return {shared_factor(first, along_k).descriptor, static_cast<unsigned>(along_rows) / 4};
-}
-
-#define STAGECOACH_SUMS8(s, i)                                                                                \
-  "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), "+f"(s[i + 5]), "+f"(s[i + 6]), \
-      "+f"(s[i + 7])
-#define STAGECOACH_SUMS32(s, i) \
-  STAGECOACH_SUMS8(s, i), STAGECOACH_SUMS8(s, i + 8), STAGECOACH_SUMS8(s, i + 16), STAGECOACH_SUMS8(s, i + 24)
-
-/// Starts sums += a b, of 64 x 8 by 8 x 256.
+/// Likewise by 8 x 256.
 __device__ __forceinline__ void start_product(float (&sums)[128], StridedFactor a, StridedFactor b) {
   STAGECOACH_WARPGROUP_ASM(
       "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
@@ -180,23 +165,6 @@ __device__ __forceinline__ void start_product(float (&sums)[128], StridedFactor 
       "}, %128, %129, p, 1, 1; }"
       : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64),
         STAGECOACH_SUMS32(sums, 96)
-      : "l"(a.descriptor()), "l"(b.descriptor())
-      : "memory");
-}
-
-/// Starts sums += a b, of 64 x 8 by 8 x 192.
-__device__ __forceinline__ void start_product(float (&sums)[96], StridedFactor a, StridedFactor b) {
-  STAGECOACH_WARPGROUP_ASM(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n192k8.f32.tf32.tf32 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-      "}, %96, %97, p, 1, 1; }"
-      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64)
       : "l"(a.descriptor()), "l"(b.descriptor())
       : "memory");
 }

@@ -38,9 +38,6 @@ float element_of_b(const Held* warp, int depth, int column) {
   return seen_as_tf32(warp[column * 4 + depth % 4].b[depth / 4]);
 }
 
-/// Core matrices that are adjacent along the rows are adjacent in memory.
-StridedFactor strided(const SharedFactor& factor) { return {factor.first, factor.along_k, kCoreRows * kCoreK}; }
-
 }  // namespace
 
 void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
@@ -57,8 +54,8 @@ void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uin
   }
 }
 
-void start_product(float (&sums)[32], SharedFactor a, SharedFactor b) { add_product(sums, strided(a), strided(b)); }
-void start_product(float (&sums)[64], SharedFactor a, SharedFactor b) { add_product(sums, strided(a), strided(b)); }
+void start_product(float (&sums)[32], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
+void start_product(float (&sums)[64], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
 void start_product(float (&sums)[96], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
 void start_product(float (&sums)[128], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
 

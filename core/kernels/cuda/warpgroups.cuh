@@ -42,7 +42,7 @@ struct alignas(128) CoreMatrices {
   float at[kK / kCoreK][kMn + kPad][kCoreK];             // rounded to TF32
 
   /// Returns the factor whose first row is `mn`.
-  __device__ SharedFactor factor(int mn) const { return shared_factor(at[0][mn], kAlongK); }
+  __device__ StridedFactor factor(int mn) const { return strided_factor(at[0][mn], kAlongK, kCoreRows * kCoreK); }
   /// Returns the four values from (k, mn) on, which are adjacent along K; k is a multiple of 4.
   __device__ Vector4& row(int k, int mn) { return reinterpret_cast<Vector4&>(at[k / kCoreK][mn]); }
 };
@@ -139,8 +139,8 @@ class WarpgroupSums {
 
   int row_;
   int column_;
-  SharedFactor a_;
-  SharedFactor b_;
+  StridedFactor a_;
+  StridedFactor b_;
   float sums_[Tile::kColumns / 2] = {};
 };
 

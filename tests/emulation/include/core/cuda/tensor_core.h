@@ -31,22 +31,6 @@ inline constexpr int kWarpgroupRows = 64;
 inline constexpr int kCoreRows = 8;
 inline constexpr int kCoreK = 4;
 
-struct SharedFactor {
-  const float* first;
-  std::ptrdiff_t along_k;
-  SharedFactor operator+(int floats) const { return {first + floats, along_k}; }
-};
-inline SharedFactor shared_factor(const float* first, int along_k) { return {first, along_k}; }
-
-inline void publish_to_tensor_cores() {}
-inline void begin_products() {}
-inline void end_products() {}
-inline void wait_for_products() {}
-
-/// Is done at once, and not beside the threads.
-void start_product(float (&sums)[64], SharedFactor a, SharedFactor b);
-void start_product(float (&sums)[32], SharedFactor a, SharedFactor b);
-
 struct StridedFactor {
   const float* first;
   std::ptrdiff_t along_k;
@@ -56,6 +40,15 @@ struct StridedFactor {
 inline StridedFactor strided_factor(const float* first, int along_k, int along_rows) {
   return {first, along_k, along_rows};
 }
+
+inline void publish_to_tensor_cores() {}
+inline void begin_products() {}
+inline void end_products() {}
+inline void wait_for_products() {}
+
+/// Is done at once, and not beside the threads.
+void start_product(float (&sums)[32], StridedFactor a, StridedFactor b);
+void start_product(float (&sums)[64], StridedFactor a, StridedFactor b);
 void start_product(float (&sums)[96], StridedFactor a, StridedFactor b);
 void start_product(float (&sums)[128], StridedFactor a, StridedFactor b);
 
