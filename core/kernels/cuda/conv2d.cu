@@ -178,6 +178,7 @@ struct TransposedIm2col {
 // all would multiply with a zero wherever a pixel does not meet a tap. The results of the classes are stored one after
 // the other, [N, C, rows, columns] each, until a last pass puts their pixels where they belong: a product that stored
 // every other pixel would use half of the memory's bandwidth.
+// (strided_conv2d.cuh needs no such pass.)
 
 /// Every stride-th row (or column) of an image, from `first` on, and the taps that they meet.
 struct EveryRow {
@@ -430,6 +431,8 @@ void add_conv2d(Kernels& table) {
   table.conv2d_grad_input = [](const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
     if (takes_shifted_conv2d(grad_y, grad_x, window)) {
       shifted_conv2d_grad_input(grad_y, weight, grad_x);
+    } else if (takes_strided_grad_input(grad_y, grad_x, window)) {
+      strided_conv2d_grad_input(grad_y, weight, window, grad_x);
     } else {
       conv2d_grad_input(grad_y, weight, window, grad_x, fastest_plan);
     }

@@ -28,7 +28,7 @@ void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window&
 void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
                         Tensor& grad_bias, Planner planner);
 
-// ---- Convolutions of 3 x 3 taps, stride 1 and padding 1, by shifts of the pixels in shared memory, in TF32
+// ---- Convolutions by shifts of the pixels in shared memory, in TF32
 
 /// Returns whether the functions below compute the convolution of x [N, C, H, W] to y [N, O, P, Q]: the settings and
 /// the GPU allow TF32 by warpgroups, C is a multiple of 8, O one of 64, and a line of x fits into shared memory.
@@ -36,8 +36,13 @@ bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window
 void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y);
 void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x);
 
-/// Returns whether the function below computes the gradient: as above, but C and O are multiples of 64, and y is 4, 8,
-/// 16 or (with stride 1) 32 wide.
+/// Returns whether the function below computes the gradient of x [N, C, H, W]: stride 2, 3 x 3 taps with padding 1 or
+/// 1 x 1 taps, C is a multiple of 64, O one of 16, H and W are twice those of y, and y is 4, 8 or 16 wide.
+bool takes_strided_grad_input(const Tensor& grad_y, const Tensor& grad_x, const Window& window);
+void strided_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x);
+
+/// Returns whether the function below computes the gradient: 3 x 3 taps, padding 1, C and O are multiples of 64, and y
+/// is 4, 8, 16 or (with stride 1) 32 wide.
 bool takes_shifted_weight_gradient(const Tensor& grad_y, const Tensor& x, const Window& window);
 void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight);
 

@@ -1,5 +1,6 @@
 /// @file
-/// Launches the kernels of shifted_conv2d.cuh and shifted_weight_gradient.cuh, and prepares the weight for the former.
+/// Launches the kernels of shifted_conv2d.cuh, strided_conv2d.cuh and shifted_weight_gradient.cuh, and prepares the
+/// weight for the first two.
 
 #include <algorithm>
 
@@ -8,12 +9,13 @@
 #include "core/kernels/cuda/products.h"
 #include "core/kernels/cuda/shifted_conv2d.cuh"
 #include "core/kernels/cuda/shifted_weight_gradient.cuh"
+#include "core/kernels/cuda/strided_conv2d.cuh"
 #include "core/kernels/cuda/threads.cuh"
 
 namespace stagecoach::cuda {
 namespace {
 
-/// The weight [O, C, 3, 3] as the factor of a convolution from K channels to M. For the gradient of the input K is O
+/// The weight [O, C, K, K] as the factor of a convolution from K channels to M. For the gradient of the input K is O
 /// and M is C, and the taps are in reverse order.
 struct WeightToPack {
   const float* weight;
@@ -22,8 +24,9 @@ struct WeightToPack {
   bool reversed;
 };
 
-/// packed [M / 64, K / 8, taps, 2, 64, 4]: tiles in the order in which shifted_conv2d_tiles stores them in shared
-/// memory, rounded to TF32. A thread per (m, k).
+/// packed [M / 64, K / 8, kTaps, 2, 64, 4]: tiles in the order in which the kernels store them in shared memory,
+/// rounded to TF32. A thread per (m, k).
+template <int kTaps>
 __global__ void pack_shifted_weight(int count, int chunks, WeightToPack from, float* packed) {
   const auto at = static_cast<int>(element());
   if (at >= count) {
@@ -37,11 +40,10 @@ __global__ void pack_shifted_weight(int count, int chunks, WeightToPack from, fl
   const int m = chunk / chunks * kM + in_chunk / kCoreK % kM;
   const float* weight =
       from.weight + static_cast<long long>(m) * from.m_stride + static_cast<long long>(k) * from.k_stride;
-  auto* to =
-      reinterpret_cast<std::uint32_t*>(packed) + static_cast<long long>(chunk) * kShiftedTaps * kFloats + in_chunk;
+  auto* to = reinterpret_cast<std::uint32_t*>(packed) + static_cast<long long>(chunk) * kTaps * kFloats + in_chunk;
 #pragma unroll
-  for (int tap = 0; tap < kShiftedTaps; ++tap) {
-    to[tap * kFloats] = round_to_tf32(weight[from.reversed ? kShiftedTaps - 1 - tap : tap]);
+  for (int tap = 0; tap < kTaps; ++tap) {
+    to[tap * kFloats] = round_to_tf32(weight[from.reversed ? kTaps - 1 - tap : tap]);
   }
 }
 
@@ -50,8 +52,8 @@ void run(Device device, const WeightToPack& weight, ShiftedConv conv) {
     return;
   }
   Workspace<float> packed(std::int64_t{1} * conv.outputs * conv.channels * kShiftedTaps, device);
-  launch_elements(device, pack_shifted_weight, conv.outputs * conv.channels, conv.channels / kShiftedChannels, weight,
-                  packed.data());
+  launch_elements(device, pack_shifted_weight<kShiftedTaps>, conv.outputs * conv.channels,
+                  conv.channels / kShiftedChannels, weight, packed.data());
   conv.weight = packed.data();
   const int blocks = conv.pixels.tiles(ShiftedTile::kN) * (conv.outputs / ShiftedTile::kM);
   launch(shifted_conv2d_tiles, static_cast<unsigned>(blocks), ShiftedTile::kThreads, sizeof(ShiftedShared),
@@ -77,6 +79,41 @@ ShiftedConv shifted_conv(const Tensor& x, const Tensor& bias, Tensor& y) {
           to_int(x.size(1)),
           to_int(y.size(1)),
           PixelSequence(to_int(x.size(0)), to_int(x.size(2)), to_int(x.size(3)))};
+}
+
+// ---- The gradient of the input with stride 2
+
+template <class Tile>
+void run_strided(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
+  constexpr int kTaps = Tile::kKernel * Tile::kKernel;
+  const int samples = to_int(grad_y.size(0));
+  const int outputs = to_int(grad_y.size(1));
+  const int channels = to_int(grad_x.size(1));
+  const int rows = to_int(grad_y.size(2));
+  const Device device = grad_y.device();
+  Workspace<float> packed(weight.numel(), device);
+  launch_elements(device, pack_shifted_weight<kTaps>, outputs * channels, outputs / kShiftedChannels,
+                  {weight.data<float>(), channels * kTaps, kTaps, false}, packed.data());
+  const FastDivmod channel_tiles(channels / kWarpgroupRows);
+  const FastDivmod tiles_down((rows + Tile::kRows - 1) / Tile::kRows);
+  const int groups = (samples + Tile::kSamples - 1) / Tile::kSamples;
+  const StridedGradient g{
+      grad_y.data<float>(), packed.data(), grad_x.mutable_data<float>(), samples, outputs, channels, rows,
+      channel_tiles,        tiles_down};
+  launch(strided_grad_input_tiles<Tile>, static_cast<unsigned>(groups * tiles_down.value() * channel_tiles.value() * 2),
+         kStridedThreads, sizeof(StridedShared<Tile>), compute_stream(device), g);
+}
+
+template <int kKernel>
+void run_strided(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
+  switch (grad_y.size(3)) {
+    case 4:
+      return run_strided<StridedTile<4, kKernel>>(grad_y, weight, grad_x);
+    case 8:
+      return run_strided<StridedTile<8, kKernel>>(grad_y, weight, grad_x);
+    default:
+      return run_strided<StridedTile<16, kKernel>>(grad_y, weight, grad_x);
+  }
 }
 
 // ---- The gradient of the weight
@@ -145,6 +182,25 @@ void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Win
   launch(sum_tap_splits, static_cast<unsigned>(outputs * channels / kTapColumns),
          static_cast<unsigned>(rows * kTapColumns), 0, compute_stream(device), sums.data(), splits, outputs, channels,
          grad_weight.mutable_data<float>());
+}
+
+bool takes_strided_grad_input(const Tensor& grad_y, const Tensor& grad_x, const Window& window) {
+  const std::int64_t columns = grad_y.size(3);
+  return grad_x.dtype() == DType::float32 && uses_tf32(grad_x.device()) && has_warpgroups(grad_x.device()) &&
+         window.stride == 2 && (window.kernel == 1 || window.kernel == 3) && window.padding == window.kernel / 2 &&
+         grad_x.numel() > 0 && grad_x.size(1) % 64 == 0 && grad_y.size(1) % 16 == 0 && grad_y.size(1) > 0 &&
+         (columns == 4 || columns == 8 || columns == 16) && grad_x.size(3) == columns * 2 &&
+         grad_x.size(2) == grad_y.size(2) * 2 && is_aligned<4>(grad_x.data<float>());
+}
+
+void strided_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
+  to_int(grad_x.numel(), kMaxElements);
+  to_int(grad_y.numel(), kMaxElements);
+  if (window.kernel == 3) {
+    run_strided<3>(grad_y, weight, grad_x);
+  } else {
+    run_strided<1>(grad_y, weight, grad_x);
+  }
 }
 
 bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window) {

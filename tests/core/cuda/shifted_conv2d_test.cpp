@@ -78,6 +78,28 @@ TEST_F(CudaShiftedConv2d, GradientOfTheInput) {
   }
 }
 
+TEST_F(CudaShiftedConv2d, GradientOfTheInputWithStride2) {
+  for (cpu::ConvShape s : std::vector<cpu::ConvShape>{{1, 64, 8, 8, 16, kStride2},
+                                                      {9, 64, 6, 8, 48, kStride2},
+                                                      {3, 128, 10, 8, 16, kStride2},
+                                                      {3, 64, 16, 16, 32, kStride2},
+                                                      {2, 128, 2, 16, 16, kStride2},
+                                                      {1, 64, 32, 32, 48, kStride2},
+                                                      {2, 128, 20, 32, 16, kStride2}}) {
+    for (const Window& window : {kStride2, Window{1, 2, 0}}) {
+      s.window = window;
+      SCOPED_TRACE(fmt::format("[{}, {}, {}, {}], {} taps", s.samples, s.channels, s.height, s.width, window.kernel));
+      const Tensor grad_y = whole_numbers({s.samples, s.outputs, s.rows(), s.columns()}, "grad");
+      const Tensor weight = whole_numbers({s.outputs, s.channels, window.kernel, window.kernel}, "weight");
+      Tensor grad_x = Tensor::empty({s.samples, s.channels, s.height, s.width}, DType::float32);
+      cpu::plain::conv2d_grad_input(s, grad_y.data<float>(), weight.data<float>(), grad_x.mutable_data<float>());
+      Tensor out = Tensor::empty(grad_x.shape(), DType::float32, test::kCuda);
+      cuda::strided_conv2d_grad_input(grad_y.to(test::kCuda), weight.to(test::kCuda), window, out);
+      EXPECT_TRUE(test::same_bytes(out.to(Device{}), grad_x));
+    }
+  }
+}
+
 TEST(CudaShiftedWeightGradient, EveryWidth) {
   if (!test::has_cuda() || !cuda::has_warpgroups(test::kCuda)) {
     GTEST_SKIP() << "no GPU that multiplies by warpgroups";
