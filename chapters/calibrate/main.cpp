@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "chapters/calibrate/fit.h"
 #include "chapters/calibrate/options.h"
 #include "chapters/calibrate/timings.h"
-#include "chapters/common/name_flags.h"
+#include "chapters/common/program.h"
 #include "core/base/error.h"
 #include "core/base/median.h"
 #include "core/base/memory_limits.h"
@@ -19,7 +18,6 @@
 #include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
 #include "core/device_model.h"
-#include "parallel/training/exit_code.h"
 
 namespace stagecoach {
 namespace {
@@ -86,18 +84,15 @@ void print_errors(const DeviceModel& model, const Timings& timings, bool tf32, b
 }
 
 int run(int argc, const char* const* argv) {
-  const std::optional<CalibrateOptions> options = calibrate_options(argc, argv);
-  if (!options) {
-    return 0;
-  }
+  const CalibrateOptions options = calibrate_options(argc, argv);
   Timings timings;
-  DeviceModel model = options->times.empty() ? measured_model(*options, timings) : model_of_page(*options, timings);
+  DeviceModel model = options.times.empty() ? measured_model(options, timings) : model_of_page(options, timings);
   model = rounded(model);
-  model.name = options->name;
-  device_model_from_json(to_json(model), options->out);  // a name that could not be read is refused here
-  write_text(options->out, to_json(model));
-  print_errors(model, timings, options->tf32, options->calls);
-  fmt::print("Wrote {}\n", options->out);
+  model.name = options.name;
+  device_model_from_json(to_json(model), options.out);  // a name that could not be read is refused here
+  write_text(options.out, to_json(model));
+  print_errors(model, timings, options.tf32, options.calls);
+  fmt::print("Wrote {}\n", options.out);
   return 0;
 }
 
@@ -105,6 +100,5 @@ int run(int argc, const char* const* argv) {
 }  // namespace stagecoach
 
 int main(int argc, char** argv) {
-  return stagecoach::with_exit_code(
-      stagecoach::kCalibrate, [&] { return stagecoach::run(argc, argv); }, stagecoach::name_flags);
+  return stagecoach::run_program(stagecoach::kCalibrate, [&] { return stagecoach::run(argc, argv); });
 }

@@ -1,16 +1,15 @@
 #include "chapters/calibrate/options.h"
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include <filesystem>
-#include <iostream>
 
+#include "chapters/common/flags.h"
 #include "core/base/throw_if.h"
 
 namespace stagecoach {
 
-std::optional<CalibrateOptions> calibrate_options(int argc, const char* const* argv) {
+CalibrateOptions calibrate_options(int argc, const char* const* argv) {
   CalibrateOptions options;
   CLI::App app("Measures what kernel calls take on this machine, and writes its device model for --device-model FILE.",
                kCalibrate);
@@ -32,14 +31,7 @@ std::optional<CalibrateOptions> calibrate_options(int argc, const char* const* a
   times->needs("--like");
   app.add_option("--without", options.without,
                  "Leave out the calls of a model ('vit'), or those with one batch size ('vit 512')");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kCalibrate));
-  }
+  parse_command_line(app, argc, argv);
   throw_if<UsageError>(!options.out.ends_with(".json"), "'{}': expected a file that ends with .json", options.out);
   throw_if<UsageError>(!options.overwrite && std::filesystem::exists(options.out),
                        "{} exists; give --overwrite to replace it", options.out);

@@ -2,7 +2,6 @@
 /// @file
 /// The flags of the program calibrate.
 
-#include <optional>
 #include <string>
 
 namespace stagecoach {
@@ -21,8 +20,8 @@ struct CalibrateOptions {
   std::string without;
 };
 
-/// Parses the command line. Returns nothing after printing --help. Throws UsageError for flags that are wrong, and if
-/// the file to write exists and may not be replaced.
-std::optional<CalibrateOptions> calibrate_options(int argc, const char* const* argv);
+/// Parses the command line. Throws as parse_command_line does, and UsageError if the file to write exists and may not
+/// be replaced.
+CalibrateOptions calibrate_options(int argc, const char* const* argv);
 
 }  // namespace stagecoach

@@ -99,14 +99,7 @@ void read_line(CLI::App& app, int argc, const char* const* argv, const Chapter& 
       refuse_flag(app, flag_named(flag.name), chapter);
     }
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    throw HelpShown{};
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), chapter.program));
-  }
+  parse_command_line(app, argc, argv);
 }
 
 /// Throws UsageError if --out is in the folder of the data: a later run would take what is there for data.
@@ -190,6 +183,17 @@ Settings merged_with_older(const Settings& given, const Settings& older, const W
 }
 
 }  // namespace
+
+void parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help() << std::flush;
+    throw HelpShown{};
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), app.get_name()));
+  }
+}
 
 Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
   Settings settings = defaults_of(chapter);

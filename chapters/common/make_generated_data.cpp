@@ -5,17 +5,16 @@
 #include <fmt/core.h>
 
 #include <cstdint>
-#include <iostream>
 #include <limits>
 #include <string>
 #include <type_traits>
 
 #include "chapters/common/bounds.h"
-#include "chapters/common/name_flags.h"
+#include "chapters/common/flags.h"
+#include "chapters/common/program.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "datasets/generated.h"
-#include "parallel/training/exit_code.h"
 
 namespace stagecoach {
 namespace {
@@ -41,14 +40,7 @@ int run(int argc, const char* const* argv) {
   offer("--train", settings.train, 1, kMaxGenerated, "Number of training images");
   offer("--test", settings.test, 1, kMaxGenerated, "Number of test images");
   offer("--seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(), "Seed of the images");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << std::flush;
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
-  }
+  parse_command_line(app, argc, argv);
   write_generated(folder, settings);
   fmt::print("Wrote {} training and {} test images to {}\n", settings.train, settings.test, printable(folder));
   return 0;
@@ -58,6 +50,5 @@ int run(int argc, const char* const* argv) {
 }  // namespace stagecoach
 
 int main(int argc, char** argv) {
-  return stagecoach::with_exit_code(
-      stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); }, stagecoach::name_flags);
+  return stagecoach::run_program(stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); });
 }

@@ -28,18 +28,26 @@ Settings flags_of_this_process(int argc, const char* const* argv, const Chapter&
 
 }  // namespace
 
-int run_program(int argc, const char* const* argv, const Chapter& chapter, void (*body)(const Settings&)) {
+int run_program(const std::string& program, const std::function<int()>& body) {
   const auto run = [&] {
-    body(flags_of_this_process(argc, argv, chapter));
-    return 0;
+    try {
+      return body();
+    } catch (const HelpShown&) {
+      return 0;
+    }
   };
-  try {
-    return with_exit_code(chapter.program, run, name_flags);
-  } catch (const HelpShown&) {
-    return 0;
-  } catch (const PrintedByRankZero&) {
-    return 2;
-  }
+  return with_exit_code(program, run, name_flags);
+}
+
+int run_program(int argc, const char* const* argv, const Chapter& chapter, void (*body)(const Settings&)) {
+  return run_program(chapter.program, [&] {
+    try {
+      body(flags_of_this_process(argc, argv, chapter));
+      return 0;
+    } catch (const PrintedByRankZero&) {
+      return 2;
+    }
+  });
 }
 
 }  // namespace stagecoach

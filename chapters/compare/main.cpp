@@ -8,17 +8,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "chapters/common/name_flags.h"
+#include "chapters/common/flags.h"
+#include "chapters/common/program.h"
 #include "chapters/compare/comparison.h"
 #include "chapters/compare/run_names.h"
 #include "core/base/error.h"
 #include "core/base/text_file.h"
-#include "parallel/training/exit_code.h"
 
 namespace stagecoach {
 namespace {
@@ -32,8 +31,7 @@ struct Options {
   TableForm form = TableForm::plain;
 };
 
-/// Parses the command line. Returns nothing after printing --help.
-std::optional<Options> parse(int argc, const char* const* argv) {
+Options parse(int argc, const char* const* argv) {
   const auto is_given = [](const std::string& path) { return path.empty() ? "is empty; give a run or file" : ""; };
   Options options;
   CLI::App app("Compares the epoch times, idle shares, memory and losses of runs, or the steps of plans.", kProgram);
@@ -56,14 +54,7 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   const auto form = [&](TableForm which) { return [&, which](std::int64_t) { options.form = which; }; };
   app.add_flag("--wide", form(TableForm::wide), "Print all columns (default: as many as fit 100 characters)");
   app.add_flag("--markdown", form(TableForm::markdown), "Print the table as Markdown, with all columns");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
-  }
+  parse_command_line(app, argc, argv);
   return options;
 }
 
@@ -89,18 +80,15 @@ std::vector<std::size_t> indices_of_baselines(Options& options) {
 }
 
 int run(int argc, const char* const* argv) {
-  std::optional<Options> options = parse(argc, argv);
-  if (!options) {
-    return 0;
-  }
-  const std::vector<std::size_t> baselines = indices_of_baselines(*options);
+  Options options = parse(argc, argv);
+  const std::vector<std::size_t> baselines = indices_of_baselines(options);
   std::vector<RunRecord> records;
-  std::transform(options->runs.begin(), options->runs.end(), std::back_inserter(records), read_run);
+  std::transform(options.runs.begin(), options.runs.end(), std::back_inserter(records), read_run);
   const Comparison comparison = compare(records, baselines);
-  if (!options->svg.empty()) {
-    write_text(options->svg, plot_svg(comparison));
+  if (!options.svg.empty()) {
+    write_text(options.svg, plot_svg(comparison));
   }
-  fmt::print("{}", comparison_table(comparison, options->form));
+  fmt::print("{}", comparison_table(comparison, options.form));
   for (const std::string& note : comparison.notes) {
     fmt::print("note: {}\n", note);
   }
@@ -115,6 +103,5 @@ int run(int argc, const char* const* argv) {
 }  // namespace stagecoach
 
 int main(int argc, char** argv) {
-  return stagecoach::with_exit_code(
-      stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); }, stagecoach::name_flags);
+  return stagecoach::run_program(stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); });
 }
