@@ -1,7 +1,8 @@
 // Several pipelines, each on its shard of the batches. The function is declared in strategy.h.
 
+#include <utility>
+
 #include "chapters/06_ddp/strategy.h"
-#include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/prediction.h"
 #include "parallel/data_parallel/average_gradients.h"
@@ -18,51 +19,44 @@ namespace {
 class Pipelines final : public Strategy {
  public:
   explicit Pipelines(const Context& context)
-      : settings_(context.settings),
-        topology_(context.topology),
-        data_(context.data),
-        mesh_(context.rank.comm, topology_.mesh, Topology::kRankOrder),
-        rank_{mesh_.pipeline().rank(), mesh_.pipeline().size(), context.rank.device, mesh_.pipeline()},
-        shard_(topology_.shard_of(context.rank.index)),
-        stages_(make_stages(settings_.training, *topology_.pipeline, data_.train, rank_)),
-        layers_(joined(stages_)),
-        optimizer_(make_optimizer(settings_.training, layers_->named_parameters())),
-        pipeline_(make_pipeline(*topology_.pipeline, stages_, rank_.comm)),
-        reducer_(
-            layers_->named_parameters(), mesh_.data(),
-            {.caps = settings_.data_parallel.caps(), .reduce = make_compression(settings_.data_parallel.compress)}) {
-    if (settings_.data_parallel.sync_batch_norm) {
-      synchronise_batch_norm(*layers_, mesh_.data());
+      : replicas_(context.settings.data_parallel),
+        plan_(*context.topology.pipeline),
+        mesh_(context.rank.comm, context.topology.mesh, Topology::kRankOrder),
+        worker_(context.settings, plan_, context.data,
+                {mesh_.pipeline().rank(), mesh_.pipeline().size(), context.rank.device, mesh_.pipeline()},
+                {.shard = context.topology.shard_of(context.rank.index)}),
+        reducer_(worker_.layers->named_parameters(), mesh_.data(),
+                 {.caps = replicas_.caps(), .reduce = make_compression(replicas_.compress)}) {
+    if (replicas_.sync_batch_norm) {
+      synchronise_batch_norm(*worker_.layers, mesh_.data());
     }
   }
 
-  Module& model() override { return *layers_; }
-  Optimizer& optimizer() override { return *optimizer_; }
-
+  Module& model() override { return *worker_.layers; }
+  Optimizer& optimizer() override { return *worker_.optimizer; }
   MicroBatchLoader loader(LoaderFor purpose) override {
-    const Dataset& data = purpose == LoaderFor::training ? data_.train : data_.test;
-    return make_micro_batch_loader(settings_, *topology_.pipeline, data, rank_, purpose, shard_);
+    return std::move(purpose == LoaderFor::training ? worker_.train_loader : worker_.test_loader);
   }
 
-  void broadcast_weights() override { broadcast_module(*layers_, mesh_.data()); }
+  void broadcast_weights() override { broadcast_module(*worker_.layers, mesh_.data()); }
 
   void forward_backward(const MicroBatches& batch, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);
-    stagecoach::forward_backward(pipeline_, *topology_.pipeline, batch, sums, [this](int stage) {
-      reducer_.reduce_accumulated(stages_.at(stage)->named_parameters());
+    stagecoach::forward_backward(worker_.pipeline, plan_, batch, sums, [this](int stage) {
+      reducer_.reduce_accumulated(worker_.stages.at(stage)->named_parameters());
     });
   }
   void sum_gradients() override { reducer_.finish(); }
-  void update() override { pipeline_.update(*optimizer_); }
+  void update() override { worker_.pipeline.update(*worker_.optimizer); }
 
   void sync_replicas() override {
-    require_equal_replicas(layers_->named_parameters(), mesh_.data());
-    broadcast_tensors(layers_->named_buffers(), mesh_.data());
+    require_equal_replicas(worker_.layers->named_parameters(), mesh_.data());
+    broadcast_tensors(worker_.layers->named_buffers(), mesh_.data());
   }
 
   Predictor predictor() override {
-    Predictor predictor = make_predictor(*topology_.pipeline, pipeline_.log(), {&mesh_.data()});
-    if (settings_.data_parallel.compress != CompressionKind::none) {
+    Predictor predictor = make_predictor(plan_, worker_.pipeline.log(), {&mesh_.data()});
+    if (replicas_.compress != CompressionKind::none) {
       predictor.time = [time = predictor.time](std::int64_t steps) {
         Prediction prediction = time(steps);
         prediction.predicted_seconds.reset();
@@ -74,20 +68,14 @@ class Pipelines final : public Strategy {
   }
 
   void evaluate(Epoch& epoch, MicroBatchLoader& loader) override {
-    stagecoach::evaluate(pipeline_, *topology_.pipeline, epoch, loader);
+    stagecoach::evaluate(worker_.pipeline, plan_, epoch, loader);
   }
 
  private:
-  const Settings& settings_;
-  const Topology& topology_;
-  const TrainTest& data_;
+  const ReplicaSettings& replicas_;
+  const Plan& plan_;
   Mesh mesh_;
-  Rank rank_;  // this rank within its pipeline
-  Shard shard_;
-  std::map<int, std::shared_ptr<Sequential>> stages_;
-  std::shared_ptr<Sequential> layers_;
-  std::unique_ptr<Optimizer> optimizer_;
-  Pipeline pipeline_;
+  PipelineWorker worker_;  // of this rank within its pipeline
   Reducer reducer_;
 };
 

@@ -30,7 +30,7 @@ class Strategy {
   /// Returns this rank's part of the state that is saved and restored: a model without layers if another rank owns it.
   virtual Module& model() = 0;
   virtual Optimizer& optimizer() = 0;
-  /// Returns a loader of this rank's shard of the batches.
+  /// Returns a loader of this rank's shard of the batches. Called once for each purpose.
   virtual MicroBatchLoader loader(LoaderFor purpose) = 0;
 
   /// Broadcasts the weights of rank 0, which may have been restored, to all ranks.
