@@ -15,10 +15,8 @@
 #include "core/base/throw_if.h"
 #include "core/device.h"
 #include "nn/models.h"
-#include "parallel/launch/gloo.h"
 #include "parallel/launch/launch_environment.h"
-#include "parallel/launch/mpi.h"
-#include "parallel/launch/nccl.h"
+#include "parallel/launch/transports.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/schedule_kinds.h"
 

@@ -1,5 +1,3 @@
-#include "parallel/launch/gloo.h"
-
 #include <fmt/format.h>
 
 #include <utility>
@@ -8,6 +6,7 @@
 #include "parallel/comm/gloo/gloo_communicator.h"
 #include "parallel/launch/rendezvous.h"
 #include "parallel/launch/run_ranks.h"
+#include "parallel/launch/transports.h"
 
 namespace stagecoach::gloo_ranks {
 namespace {

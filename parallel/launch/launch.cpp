@@ -8,10 +8,8 @@
 #include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
 #include "parallel/comm/thread/thread_communicator.h"
-#include "parallel/launch/gloo.h"
-#include "parallel/launch/mpi.h"
-#include "parallel/launch/nccl.h"
 #include "parallel/launch/run_ranks.h"
+#include "parallel/launch/transports.h"
 
 namespace stagecoach {
 namespace {

@@ -1,6 +1,6 @@
-#include "parallel/launch/mpi.h"
-
 #include <mpi.h>
+
+#include "parallel/launch/transports.h"
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
 #endif

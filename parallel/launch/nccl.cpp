@@ -1,5 +1,3 @@
-#include "parallel/launch/nccl.h"
-
 #include <fmt/format.h>
 
 #include <chrono>
@@ -15,6 +13,7 @@
 #include "parallel/launch/rendezvous.h"
 #include "parallel/launch/run_ranks.h"
 #include "parallel/launch/run_token.h"
+#include "parallel/launch/transports.h"
 
 namespace stagecoach::nccl {
 namespace {

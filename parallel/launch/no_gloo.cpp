@@ -1,7 +1,7 @@
 // In a build without Gloo.
 
 #include "core/base/error.h"
-#include "parallel/launch/gloo.h"
+#include "parallel/launch/transports.h"
 
 namespace stagecoach::gloo_ranks {
 namespace {

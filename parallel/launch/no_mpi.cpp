@@ -1,7 +1,7 @@
 // In a build without MPI.
 
 #include "core/base/error.h"
-#include "parallel/launch/mpi.h"
+#include "parallel/launch/transports.h"
 
 namespace stagecoach::mpi {
 namespace {

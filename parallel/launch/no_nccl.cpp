@@ -1,7 +1,7 @@
 // In a build without NCCL.
 
 #include "core/base/error.h"
-#include "parallel/launch/nccl.h"
+#include "parallel/launch/transports.h"
 
 namespace stagecoach::nccl {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "core/base/error.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/launch/mpi.h"
 #include "parallel/launch/run_token.h"
+#include "parallel/launch/transports.h"
 
 namespace stagecoach {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "parallel/launch/gloo.h"
+#include "parallel/launch/transports.h"
 
 namespace stagecoach::test {
 namespace {

@@ -1,8 +1,6 @@
 // Ranks that talk by NCCL. What is not NCCL's own runs here on the CPU, over a backend that is as strict as NCCL's
 // streams; what is needs GPUs, and is left out where there are too few.
 
-#include "parallel/launch/nccl.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +13,7 @@
 #include "core/cuda_backend.h"
 #include "parallel/comm/comm_thread.h"
 #include "parallel/launch/mesh.h"
+#include "parallel/launch/transports.h"
 #include "tests/parallel/every_transport.h"
 #include "tests/parallel/nccl_world.h"
 #include "tests/support/devices.h"
