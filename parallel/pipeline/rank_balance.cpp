@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -14,7 +13,7 @@ namespace {
 
 constexpr int kMaxSteps = 2'000'000;  // of branch and bound
 
-/// The layers' costs, and the loads of ranks and stages of a split.
+/// The layers' costs, and which rank has each stage.
 class Loads {
  public:
   Loads(const std::vector<double>& costs, const Placement& placement) : placement_(placement), before_{0} {
@@ -23,21 +22,11 @@ class Loads {
   }
 
   std::size_t layers() const { return before_.size() - 1; }
-  std::size_t stages() const { return placement_.stage_to_rank.size(); }
   std::size_t ranks() const { return static_cast<std::size_t>(ranks_); }
   std::size_t rank_of(std::size_t stage) const { return static_cast<std::size_t>(placement_.stage_to_rank[stage]); }
   double sum(std::size_t begin, std::size_t end) const { return before_[end] - before_[begin]; }
   /// Smaller differences are due to rounding.
   double rounding() const { return 1e-12 * before_.back(); }
-
-  /// Returns the sums of the ranks' stages, where stage s ends before layer ends[s].
-  std::vector<double> rank_seconds(const std::vector<std::size_t>& ends) const {
-    std::vector<double> loads(ranks());
-    for (std::size_t s = 0; s < ends.size(); ++s) {
-      loads[rank_of(s)] += sum(s == 0 ? 0 : ends[s - 1], ends[s]);
-    }
-    return loads;
-  }
 
  private:
   const Placement& placement_;
@@ -65,65 +54,19 @@ struct Slowness {
   }
 };
 
+/// Returns that of a split whose stage s ends before layer ends[s].
 Slowness slowness_of(const Loads& loads, const std::vector<std::size_t>& ends) {
-  const std::vector<double> rank_seconds = loads.rank_seconds(ends);
-  Slowness all{*std::max_element(rank_seconds.begin(), rank_seconds.end())};
+  std::vector<double> rank_loads(loads.ranks());
+  Slowness all;
   for (std::size_t s = 0; s < ends.size(); ++s) {
-    all = all.with(0, loads.sum(s == 0 ? 0 : ends[s - 1], ends[s]));
+    const double cost = loads.sum(s == 0 ? 0 : ends[s - 1], ends[s]);
+    all = all.with(rank_loads[loads.rank_of(s)] += cost, cost);
   }
   return all;
 }
 
-/// Moves layers as long as that makes the loads of the ranks, from the slowest to the fastest, smaller in the order of
-/// a dictionary, and no stage slower than `limit`.
-std::vector<std::size_t> climb(const Loads& loads, std::vector<std::size_t> ends, double limit) {
-  const auto sorted_loads = [&] {
-    std::vector<double> sorted = loads.rank_seconds(ends);
-    std::sort(sorted.begin(), sorted.end(), std::greater<>());
-    return sorted;
-  };
-  const auto is_below = [&](const std::vector<double>& a, const std::vector<double>& b) {
-    std::size_t r = 0;
-    while (r < a.size() && std::abs(a[r] - b[r]) <= loads.rounding()) {
-      ++r;
-    }
-    return r < a.size() && a[r] < b[r];
-  };
-  /// Moves the ends of stages `first` to `last` by one layer, if every stage keeps one.
-  const auto move = [&](std::size_t first, std::size_t last, bool later) {
-    const std::size_t bound = later ? ends[last + 1] : (first == 0 ? 0 : ends[first - 1]);
-    if (later ? ends[last] + 1 >= bound : ends[first] <= bound + 1) {
-      return false;
-    }
-    std::for_each(ends.begin() + static_cast<std::ptrdiff_t>(first),
-                  ends.begin() + static_cast<std::ptrdiff_t>(last) + 1,
-                  [&](std::size_t& end) { later ? ++end : --end; });
-    return true;
-  };
-  std::vector<double> best = sorted_loads();
-  for (bool found = true; found;) {
-    found = false;
-    for (std::size_t first = 0; first + 1 < ends.size(); ++first) {
-      for (std::size_t last = first; last + 1 < ends.size(); ++last) {
-        for (const bool later : {false, true}) {
-          if (!move(first, last, later)) {
-            continue;
-          }
-          std::vector<double> tried = sorted_loads();
-          if (is_below(tried, best) && slowness_of(loads, ends).stage <= limit + loads.rounding()) {
-            best = std::move(tried);
-            found = true;
-          } else {
-            move(first, last, !later);
-          }
-        }
-      }
-    }
-  }
-  return ends;
-}
-
-/// Looks through all splits, stage by stage, and skips those that cannot be better than the best one known.
+/// Looks through all splits, stage by stage, and skips those that cannot be better than the best one known. Among
+/// equally good ones it takes the one with the longest early stages, which it meets first.
 class BranchAndBound {
  public:
   BranchAndBound(const Loads& loads, std::vector<std::size_t> best, double limit)
@@ -141,15 +84,9 @@ class BranchAndBound {
     }
   }
 
-  /// Looks twice, as each order finds better splits of some large models. The second time it also replaces an equally
-  /// good split, by the one with the longest early stages.
   std::vector<std::size_t> run() {
-    for (const bool longest_first : {false, true}) {
-      longest_first_ = longest_first;
-      steps_ = 0;
-      slowness_.squares = longest_first ? std::numeric_limits<double>::infinity() : slowness_.squares;
-      visit(0, {.ranks = static_cast<double>(loads_.ranks()), .seconds = loads_.sum(0, loads_.layers())}, {});
-    }
+    slowness_.squares = std::numeric_limits<double>::infinity();  // an equally good split replaces the first one
+    visit(0, {.ranks = static_cast<double>(loads_.ranks()), .seconds = loads_.sum(0, loads_.layers())}, {});
     return best_;
   }
 
@@ -183,8 +120,7 @@ class BranchAndBound {
     while (bound <= longest && may_end_at(bound)) {  // if it may not, nor may a longer stage
       ++bound;
     }
-    for (std::size_t i = shortest; i < bound && ++steps_ <= kMaxSteps; ++i) {
-      const std::size_t end = longest_first_ ? shortest + bound - 1 - i : i;
+    for (std::size_t end = bound; end-- > shortest && ++steps_ <= kMaxSteps;) {
       if (!may_end_at(end)) {  // a better split has been found in the meantime
         continue;
       }
@@ -205,7 +141,6 @@ class BranchAndBound {
   std::vector<std::size_t> ends_;
   std::vector<bool> is_last_;  // of its rank
   std::vector<double> rank_loads_;
-  bool longest_first_ = false;
   int steps_ = 0;
 };
 
@@ -216,7 +151,7 @@ Split balance_ranks(const std::vector<double>& costs, const Placement& placement
   std::vector<std::size_t> ends;
   std::partial_sum(start.begin(), start.end(), std::back_inserter(ends));
   const double stage_limit = limit * slowness_of(loads, ends).stage;
-  ends = BranchAndBound(loads, climb(loads, ends, stage_limit), stage_limit).run();
+  ends = BranchAndBound(loads, ends, stage_limit).run();
   Split split(ends.begin(), ends.end());
   std::adjacent_difference(split.begin(), split.end(), split.begin());
   return split;

@@ -16,11 +16,10 @@ namespace stagecoach {
 /// - `costs` has one cost of at least 0 per layer. No stage of `placement` has replicas.
 /// - No stage is slower than `limit` times the slowest stage of `start`, a split into as many stages.
 ///
-/// From `start`, layers move from one stage to another, with all borders between them, as long as that makes the
-/// slowest rank faster, or the next slowest. Then branch and bound looks through all splits, twice, with at most two
-/// million steps each (some 10 ms). If it ends within them, the split is the best. So it does for 28 layers in 16
-/// stages on 8 ranks, but not always for 30 layers in 16 stages on 4 ranks, nor for 50 layers in 16 stages on 8. Then
-/// the split is the best that was found. The limit counts steps, not time, so that every machine finds the same split.
+/// Branch and bound looks through all splits, with at most two million steps (some 10 ms). If it ends within them, the
+/// split is the best. So it does for 28 layers in 16 stages on 8 ranks, but not always for 30 layers in 16 stages on 4
+/// ranks, nor for 50 layers in 16 stages on 8. Then the split is the best that was found, or `start`. The limit counts
+/// steps, not time, so that every machine finds the same split.
 Split balance_ranks(const std::vector<double>& costs, const Placement& placement, const Split& start,
                     double limit = std::numeric_limits<double>::infinity());
 
