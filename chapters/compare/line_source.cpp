@@ -3,124 +3,75 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
+#include <regex>
 #include <set>
 
-#include "core/base/parse.h"
 #include "core/base/printable.h"
 #include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {
 
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
-
-/// Removes a number from the front of `text` and returns it.
-std::optional<std::int64_t> take_number(std::string_view& text) {
-  std::int64_t number = 0;
-  const auto [end, error] = parse_number(text, number);
-  if (text.empty() || !is_digit(text.front()) || error != std::errc()) {
-    return std::nullopt;
-  }
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number;
+/// Returns the number that the first of the patterns with a match finds in `text`.
+std::optional<std::int64_t> number_by(const std::vector<std::regex>& patterns, const std::string& text) {
+  std::smatch found;
+  const auto matches = [&](const std::regex& pattern) { return std::regex_search(text, found, pattern); };
+  return std::any_of(patterns.begin(), patterns.end(), matches) ? std::optional<std::int64_t>(std::stoll(found[1]))
+                                                                : std::nullopt;
 }
 
-/// Returns the number after `word`, in "[rank0]:", "Rank 1 |" and "rank=2".
-std::optional<std::int64_t> number_after(std::string_view prefix, std::string_view word) {
-  std::string lower(prefix);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (std::size_t at = lower.find(word); at != lower.npos; at = lower.find(word, at + 1)) {
-    std::string_view rest = prefix.substr(at + word.size());
-    rest.remove_prefix(rest.empty() || std::string_view(" =:").find(rest.front()) == rest.npos ? 0 : 1);
-    if (const auto number = take_number(rest); number && (at == 0 || !is_letter(lower[at - 1]))) {
-      return number;
-    }
-  }
-  return std::nullopt;
+/// Returns the rank that a launcher names in `text`; nothing if it names none.
+std::optional<std::int64_t> named_rank(const std::string& text) {
+  static const std::vector<std::regex> patterns{
+      std::regex(R"((?:^|[^a-z])rank[ =:]?(\d{1,18}))", std::regex::icase),     // "[rank0]:", "Rank 1 |", "rank=2"
+      std::regex(R"(,(\d{1,18})\]<std)"),                                       // "[1,2]<stdout>:"
+      std::regex(R"((?:^|[^a-z])default[ =:]?(\d{1,18}))", std::regex::icase),  // "[default0]:"
+  };
+  return number_by(patterns, text);
 }
 
-/// Returns the 2 of "[1,2]<stdout>:".
-std::optional<std::int64_t> number_before_stream(std::string_view prefix) {
-  const std::size_t end = prefix.find("]<std");
-  std::string_view rest = prefix.substr(0, end == prefix.npos ? 0 : end);
-  const std::size_t comma = rest.rfind(',');
-  rest.remove_prefix(comma == rest.npos ? rest.size() : comma + 1);
-  const auto number = take_number(rest);
-  return rest.empty() ? number : std::nullopt;
+/// Returns the rank at the beginning of a line, as in " 2: " and "[2] ". A large number there is a time.
+std::optional<std::int64_t> leading_rank(const std::string& text) {
+  static const std::vector<std::regex> patterns{std::regex(R"(^ {0,99}(\d{1,6}): )"),
+                                                std::regex(R"(^ {0,99}\[(\d{1,6})\])")};
+  return number_by(patterns, text);
 }
 
-/// Returns the 2 of " 2: " and "[2] ", at the beginning of the line. A large number there is a time.
-std::optional<std::int64_t> leading_number(std::string_view prefix) {
-  prefix.remove_prefix(std::min(prefix.find_first_not_of(' '), prefix.size()));
-  const bool in_brackets = prefix.starts_with('[');
-  prefix.remove_prefix(in_brackets ? 1 : 0);
-  const auto number = take_number(prefix);
-  constexpr std::int64_t kMaxRank = 999'999;
-  return number <= kMaxRank && prefix.starts_with(in_brackets ? "]" : ": ") ? number : std::nullopt;
+/// Returns the rank of "12:00:01 2: ", where a time stands before what srun -l writes.
+std::optional<std::int64_t> last_rank(const std::string& text) {
+  static const std::vector<std::regex> patterns{std::regex(R"( \[?(\d{1,6})\]?: $)")};
+  return number_by(patterns, text);
 }
 
-/// Returns the 2 of "12:00:01 2: ", where a time stands before what srun -l writes.
-std::optional<std::int64_t> last_number(std::string_view prefix) {
-  const std::size_t space = prefix.ends_with(": ") ? prefix.rfind(' ', prefix.size() - 3) : prefix.npos;
-  return space == prefix.npos ? std::nullopt : leading_number(prefix.substr(space));
-}
-
-constexpr std::string_view kDaysAndMonths[] = {"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "Jan", "Feb", "Mar",
-                                               "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-
-std::string form_of(std::string_view prefix) {
-  std::string form;
-  while (!prefix.empty()) {
-    const auto is_kind = [&](auto kind) { return kind(prefix.front()); };
-    const auto length_of = [&](auto kind) {
-      return static_cast<std::size_t>(std::find_if_not(prefix.begin(), prefix.end(), kind) - prefix.begin());
-    };
-    const auto is_space = [](char c) { return c == ' '; };
-    std::size_t length = 1;
-    if (is_kind(is_digit)) {
-      length = length_of(is_digit);
-      form += '#';
-    } else if (is_kind(is_letter)) {
-      length = length_of(is_letter);
-      const std::string_view word = prefix.substr(0, length);
-      const bool is_date = std::find(std::begin(kDaysAndMonths), std::end(kDaysAndMonths), word.substr(0, 3)) !=
-                           std::end(kDaysAndMonths);
-      form += is_date ? "#" : word;
-    } else if (is_kind(is_space)) {  // dates are padded with spaces
-      length = length_of(is_space);
-      form += ' ';
-    } else {
-      form += prefix.front();
-    }
-    prefix.remove_prefix(length);
-  }
-  return form;
+/// Returns the text with a mark in place of every number, weekday and month.
+std::string form_of(const std::string& prefix) {
+  static const std::regex number(R"(\d+)");
+  static const std::regex date(
+      R"(\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[A-Za-z]*)");
+  static const std::regex spaces(" +");  // dates are padded with them
+  const std::string undated = std::regex_replace(std::regex_replace(prefix, number, "#"), date, "#");
+  return std::regex_replace(undated, spaces, " ");
 }
 
 }  // namespace
 
 LineSource source_of(std::string_view prefix) {
-  LineSource source{std::nullopt, form_of(prefix)};
-  for (const auto& rank : {number_after(prefix, "rank"), number_before_stream(prefix), number_after(prefix, "default"),
-                           leading_number(prefix), last_number(prefix)}) {
-    source.rank = source.rank ? source.rank : rank;
-  }
-  return source;
+  constexpr std::size_t kMaxRead = 1000;  // bytes: a regular expression takes stack for each
+  const std::string text(prefix.substr(0, kMaxRead));
+  std::optional<std::int64_t> rank = named_rank(text);
+  rank = rank ? rank : leading_rank(text);
+  return {rank ? rank : last_rank(text), form_of(text)};
 }
 
 std::string_view launcher_tag(std::string_view line) {
-  if (!line.starts_with('[')) {
-    return leading_number(line) ? line.substr(0, line.find(": ") + 2) : "";
-  }
-  std::string_view tag = line.substr(0, line.find(']') + 1);  // empty if there is none
-  for (const std::string_view more : {"<stdout>", "<stderr>", ":"}) {
-    tag = line.substr(0, tag.size() + (line.substr(tag.size()).starts_with(more) ? more.size() : 0));
-  }
-  const bool has_rank = number_before_stream(tag) || number_after(tag, "rank") || number_after(tag, "default");
-  return has_rank ? tag : "";
+  constexpr std::size_t kMaxTag = 100;
+  static const std::regex form(R"( {0,99}\d{1,6}: |\[[^\]]*\](?:<stdout>|<stderr>)?:?)");
+  const std::string begin(line.substr(0, kMaxTag));
+  std::smatch tag;
+  const bool has_tag = std::regex_search(begin, tag, form, std::regex_constants::match_continuous);
+  const bool has_rank = has_tag && (begin.front() != '[' || named_rank(tag.str()));
+  return line.substr(0, has_rank ? static_cast<std::size_t>(tag.length()) : 0);
 }
 
 LineSource choose_source(const std::vector<LineSource>& sources, const std::string& where) {

@@ -9,7 +9,6 @@
 #include <sstream>
 #include <utility>
 
-#include "chapters/compare/accuracy_units.h"
 #include "chapters/compare/run_record.h"
 #include "core/base/parse_json.h"
 #include "core/base/throw_if.h"

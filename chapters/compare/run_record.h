@@ -53,6 +53,12 @@ inline bool is_share(double value) { return value >= 0 && value <= 1; }
 /// removed. Throws DataError, which names `where`, if only later ones are there: the lines are not in order.
 void add_epoch(RunRecord& run, EpochRecord epoch, const std::string& where);
 
+/// Converts the accuracies of one run, which were given without a unit, into shares, as some programs print shares
+/// (0.26) and others percent (26): if they are above 1, they are percentages, and a note in `run` says so. Throws
+/// DataError, which begins with `where`, if some are above 1 and others from there down to 0, which says nothing about
+/// the unit of either, or if one is neither a share nor a percentage. NaN and 0 are the same in both.
+void convert_percentages(const std::vector<double*>& accuracies, const std::string& where, RunRecord& run);
+
 /// Reads the run at `path`, or the plan that --explain --out wrote there. Throws DataError if there is none, it is
 /// damaged, or it has no finished epoch.
 RunRecord read_run(const std::string& path);

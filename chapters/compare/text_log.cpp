@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "chapters/compare/accuracy_units.h"
 #include "chapters/compare/line_source.h"
 #include "chapters/compare/run_record.h"
 #include "core/base/parse.h"
