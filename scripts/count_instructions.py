@@ -27,14 +27,10 @@ KINDS = {  # instructions that begin like this
     "to shared memory": ("STS",),
     "from shared memory": ("LDS", "LD."),
 }
-PASSES = {  # an operand that only this pass has; the last four are those of earlier commits
+PASSES = {  # an operand that only this pass has
     "TransposedIm2col": "gradient of the weight",
     "GradientIm2col": "gradient of the input",
     "Im2col": "forward",
-    "TurnedPatches": "gradient of the weight",
-    "GradientPatches<float, true>": "gradient of the input, strides",
-    "GradientPatches": "gradient of the input",
-    "PicturePatches": "forward",
 }
 
 
@@ -113,7 +109,7 @@ def print_tables(listing, resources):
     for name, lines in code.items():
         kernel = re.match(r"void product_(registers|tensor_cores|warpgroups)<(?:float, )?(.*)", names[name])
         direction = next((what for operand, what in PASSES.items() if operand in names[name]), None)
-        if kernel and direction and "PartialResult" not in names[name]:  # of earlier commits
+        if kernel and direction:
             tile = re.match(r"\w+Tiles?<([\d, ]+)>", kernel[2])
             what = kernel[1].replace("_", " ") + (f", tile {tile[1]}" if tile else "")
             rows[direction][what] = [registers[name], count(main_loop(lines))]
