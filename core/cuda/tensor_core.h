@@ -149,6 +149,25 @@ __device__ __forceinline__ void start_product(float (&sums)[96], StridedFactor a
       : "memory");
 }
 
+/// Likewise by 8 x 224.
+__device__ __forceinline__ void start_product(float (&sums)[112], StridedFactor a, StridedFactor b) {
+  STAGECOACH_WARPGROUP_ASM(
+      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
+      "wgmma.mma_async.sync.aligned.m64n224k8.f32.tf32.tf32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+      "}, %112, %113, p, 1, 1; }"
+      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64),
+        STAGECOACH_SUMS8(sums, 96), STAGECOACH_SUMS8(sums, 104)
+      : "l"(a.descriptor()), "l"(b.descriptor())
+      : "memory");
+}
+
 /// Likewise by 8 x 256.
 __device__ __forceinline__ void start_product(float (&sums)[128], StridedFactor a, StridedFactor b) {
   STAGECOACH_WARPGROUP_ASM(

@@ -57,6 +57,7 @@ void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uin
 void start_product(float (&sums)[32], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
 void start_product(float (&sums)[64], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
 void start_product(float (&sums)[96], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
+void start_product(float (&sums)[112], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
 void start_product(float (&sums)[128], StridedFactor a, StridedFactor b) { add_product(sums, a, b); }
 
 }  // namespace stagecoach::cuda

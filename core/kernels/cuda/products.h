@@ -33,8 +33,9 @@ void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& win
 /// Returns whether the functions below compute the convolution of x [N, C, H, W] to y [N, O, P, Q]: the settings and
 /// the GPU allow TF32 by warpgroups, C is a multiple of 8, O one of 64, and a line of x fits into shared memory.
 bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window);
-void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y);
-void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x);
+/// `columns` are those of a tile: 128, 192, 224 or 256, or 0 for what fills the GPU best.
+void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, int columns = 0);
+void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, int columns = 0);
 
 /// Returns whether the function below computes the gradient of x [N, C, H, W]: stride 2, 3 x 3 taps with padding 1 or
 /// 1 x 1 taps, C is a multiple of 64, O one of 16, H and W are twice those of y, and y is 4, 8 or 16 wide.

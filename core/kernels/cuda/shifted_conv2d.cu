@@ -47,7 +47,26 @@ __global__ void pack_shifted_weight(int count, int chunks, WeightToPack from, fl
   }
 }
 
-void run(Device device, const WeightToPack& weight, ShiftedConv conv) {
+template <int kN>
+void run_tiles(Device device, const ShiftedConv& conv) {
+  const int blocks = conv.pixels.tiles(kN) * (conv.outputs / ShiftedTile::kM);
+  launch(shifted_conv2d_tiles<kN>, static_cast<unsigned>(blocks), ShiftedTile::kThreads, sizeof(ShiftedShared),
+         compute_stream(device), conv);
+}
+
+/// Returns the width of the tiles, on which the result does not depend: the GPU is as slow as the SM with most blocks,
+/// so the number of blocks should be a little below a multiple of the number of SMs.
+int columns_of_tiles(const ShiftedConv& conv) {
+  constexpr int kSms = 132;        // of an H100 or H200
+  constexpr int kForWeights = 32;  // columns that take as much time as loading the weights
+  const auto time = [&conv](int columns) {
+    const int blocks = conv.pixels.tiles(columns) * (conv.outputs / ShiftedTile::kM);
+    return (blocks + kSms - 1LL) / kSms * (columns + kForWeights);
+  };
+  return std::min({256, 224, 192, 128}, [&time](int one, int other) { return time(one) < time(other); });
+}
+
+void run(Device device, const WeightToPack& weight, ShiftedConv conv, int columns) {
   if (conv.pixels.samples == 0) {
     return;
   }
@@ -55,9 +74,16 @@ void run(Device device, const WeightToPack& weight, ShiftedConv conv) {
   launch_elements(device, pack_shifted_weight<kShiftedTaps>, conv.outputs * conv.channels,
                   conv.channels / kShiftedChannels, weight, packed.data());
   conv.weight = packed.data();
-  const int blocks = conv.pixels.tiles(ShiftedTile::kN) * (conv.outputs / ShiftedTile::kM);
-  launch(shifted_conv2d_tiles, static_cast<unsigned>(blocks), ShiftedTile::kThreads, sizeof(ShiftedShared),
-         compute_stream(device), conv);
+  switch (columns == 0 ? columns_of_tiles(conv) : columns) {
+    case 256:
+      return run_tiles<256>(device, conv);
+    case 224:
+      return run_tiles<224>(device, conv);
+    case 192:
+      return run_tiles<192>(device, conv);
+    default:
+      return run_tiles<128>(device, conv);
+  }
 }
 
 /// Whether a convolution of images [N, C, H, W] to O channels is one for shifted_conv2d.
@@ -208,15 +234,16 @@ bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window
          is_shifted(x.size(1), y.size(1), x, window);
 }
 
-void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
+void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, int columns) {
   const int channels = to_int(x.size(1));
-  run(x.device(), {weight.data<float>(), kShiftedTaps, channels * kShiftedTaps, false}, shifted_conv(x, bias, y));
+  run(x.device(), {weight.data<float>(), kShiftedTaps, channels * kShiftedTaps, false}, shifted_conv(x, bias, y),
+      columns);
 }
 
-void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
+void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, int columns) {
   const int channels = to_int(grad_x.size(1));
   run(grad_y.device(), {weight.data<float>(), channels * kShiftedTaps, kShiftedTaps, true},
-      shifted_conv(grad_y, {}, grad_x));
+      shifted_conv(grad_y, {}, grad_x), columns);
 }
 
 }  // namespace stagecoach::cuda

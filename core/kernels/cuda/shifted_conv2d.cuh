@@ -83,8 +83,8 @@ struct ShiftedConv {
   PixelSequence pixels;
 };
 
-/// The part of the result that a block computes. Three blocks with two stages each fit into an SM of an H200, which is
-/// faster there than fewer blocks with larger tiles or more stages.
+/// The part of the result that a block computes: kM outputs by kN or fewer columns. Three blocks with two stages each
+/// fit into an SM of an H200, which is faster there than fewer blocks with larger tiles or more stages.
 struct ShiftedTile {
   static constexpr int kM = kWarpgroupRows;
   static constexpr int kN = 256;
@@ -163,9 +163,10 @@ __device__ void start_weight(ShiftedStage& stage, const float* weight) {
 }
 
 /// Fills the table of where the results are in y; complete after the next barrier.
+template <int kN>
 __device__ void find_results(const ShiftedConv& conv, int first, int (&offsets)[ShiftedTile::kN]) {
   const PixelSequence& s = conv.pixels;
-  for (int n = static_cast<int>(threadIdx.x); n < ShiftedTile::kN; n += ShiftedTile::kThreads) {
+  for (int n = static_cast<int>(threadIdx.x); n < kN; n += ShiftedTile::kThreads) {
     const PixelAt pixel = s.pixel(first + s.pitch + s.step + n / 8 * s.group + n % 8);
     const int plane = s.height * s.width;
     offsets[n] = pixel.inside ? pixel.sample * conv.outputs * plane + pixel.row * s.width + pixel.column : -1;
@@ -177,13 +178,15 @@ __device__ void find_results(const ShiftedConv& conv, int first, int (&offsets)[
 /// products.
 struct RowsToStore {
   static constexpr int kRows = 16;
-  static constexpr int kColumns = 64;
-  float at[kRows][kColumns + 8];  // + 8: threads that write adjacent rows use different banks
+  static constexpr int kColumns = 64;  // at most
+  float at[kRows][kColumns + 8];       // + 8: threads that write adjacent rows use different banks
 };
 
 /// Stores a warpgroup's sums: outputs from `first` on, for the columns in `offsets`. Each warp has `rows` for itself.
-__device__ inline void store_shifted(const ShiftedConv& conv, int first, const int* offsets, const float (&sums)[128],
-                                     RowsToStore* rows_of_warps) {
+template <int kN>
+__device__ void store_shifted(const ShiftedConv& conv, int first, const int* offsets, const float (&sums)[kN / 2],
+                              RowsToStore* rows_of_warps) {
+  constexpr int kColumns = kN / 4;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
   RowsToStore& rows = rows_of_warps[warp];
@@ -193,9 +196,9 @@ __device__ inline void store_shifted(const ShiftedConv& conv, int first, const i
   const int plane = conv.pixels.height * conv.pixels.width;
   float* y = conv.y + o * plane;
 #pragma unroll
-  for (int column = 0; column < ShiftedTile::kN; column += RowsToStore::kColumns) {
+  for (int column = 0; column < kN; column += kColumns) {
 #pragma unroll
-    for (int j = 0; j < RowsToStore::kColumns; j += 8) {
+    for (int j = 0; j < kColumns; j += 8) {
       const int at = (column + j) / 2;
       float* pair = &rows.at[lane / 4][j + lane % 4 * 2];
       *reinterpret_cast<Vector2<float>*>(pair) = {{sums[at] + low, sums[at + 1] + low}};
@@ -204,7 +207,7 @@ __device__ inline void store_shifted(const ShiftedConv& conv, int first, const i
     }
     __syncwarp();
 #pragma unroll
-    for (int j = lane; j < RowsToStore::kColumns; j += 32) {
+    for (int j = lane; j < kColumns; j += 32) {
       if (const int offset = offsets[column + j]; offset >= 0) {
         float* to = y + offset;
 #pragma unroll
@@ -217,12 +220,13 @@ __device__ inline void store_shifted(const ShiftedConv& conv, int first, const i
   }
 }
 
+template <int kN>
 __global__ void __launch_bounds__(ShiftedTile::kThreads, ShiftedTile::kBlocks) shifted_conv2d_tiles(ShiftedConv conv) {
   STAGECOACH_DYNAMIC_SHARED(ShiftedShared, shared);
   const PixelSequence& s = conv.pixels;
   const int row_tiles = conv.outputs / ShiftedTile::kM;
   const int row_tile = static_cast<int>(blockIdx.x) % row_tiles;  // along rows first: they share the pixels
-  const int first = static_cast<int>(blockIdx.x) / row_tiles * (ShiftedTile::kN / 8 * s.group);
+  const int first = static_cast<int>(blockIdx.x) / row_tiles * (kN / 8 * s.group);
   const int chunks = conv.channels / kShiftedChannels;
   constexpr int kStageFloats = sizeof(ShiftedStage) / sizeof(float);
   constexpr int kWeightFloats = sizeof(shared.stages[0].weight) / sizeof(float);
@@ -232,11 +236,11 @@ __global__ void __launch_bounds__(ShiftedTile::kThreads, ShiftedTile::kBlocks) s
   const StridedFactor b =
       strided_factor(shared.stages[0].window[0][0], ShiftedTile::kWindow * kCoreK, s.group * kCoreK);
 
-  WindowLoader loader(conv, first, s.window(ShiftedTile::kN));
-  find_results(conv, first, shared.offsets);
+  WindowLoader loader(conv, first, s.window(kN));
+  find_results<kN>(conv, first, shared.offsets);
   start_weight(shared.stages[0], weight);
   loader.load();
-  float sums[128] = {};
+  float sums[kN / 2] = {};
   int stage = 0;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     loader.put(shared.stages[stage]);
@@ -261,7 +265,8 @@ __global__ void __launch_bounds__(ShiftedTile::kThreads, ShiftedTile::kBlocks) s
   wait_for_products();
   __syncthreads();  // no warp's products read the stages, whose memory the rows use
   static_assert(sizeof(shared.stages) >= sizeof(RowsToStore[kWarpgroup / 32]));
-  store_shifted(conv, row_tile * ShiftedTile::kM, shared.offsets, sums, reinterpret_cast<RowsToStore*>(shared.stages));
+  store_shifted<kN>(conv, row_tile * ShiftedTile::kM, shared.offsets, sums,
+                    reinterpret_cast<RowsToStore*>(shared.stages));
 }
 
 }  // namespace stagecoach::cuda

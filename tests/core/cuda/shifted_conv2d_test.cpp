@@ -20,6 +20,7 @@ namespace {
 
 constexpr Window kWindow{3, 1, 1};
 constexpr Window kStride2{3, 2, 1};
+constexpr int kColumns[] = {128, 192, 224, 256};  // of the tiles
 
 /// Whole numbers from -8 to 8: TF32 holds them exactly, and float32 their sums, in any order.
 Tensor whole_numbers(const Shape& shape, const char* name) {
@@ -58,9 +59,11 @@ TEST_F(CudaShiftedConv2d, Forward) {
     const Tensor bias = whole_numbers({s.outputs}, "bias");
     Tensor y = Tensor::empty({s.samples, s.outputs, s.height, s.width}, DType::float32);
     cpu::plain::conv2d(s, x.data<float>(), weight.data<float>(), bias.data<float>(), y.mutable_data<float>());
-    Tensor out = Tensor::empty(y.shape(), DType::float32, test::kCuda);
-    cuda::shifted_conv2d(x.to(test::kCuda), weight.to(test::kCuda), bias.to(test::kCuda), out);
-    EXPECT_TRUE(test::same_bytes(out.to(Device{}), y));
+    for (const int columns : kColumns) {
+      Tensor out = Tensor::empty(y.shape(), DType::float32, test::kCuda);
+      cuda::shifted_conv2d(x.to(test::kCuda), weight.to(test::kCuda), bias.to(test::kCuda), out, columns);
+      EXPECT_TRUE(test::same_bytes(out.to(Device{}), y)) << columns;
+    }
   }
 }
 
@@ -72,9 +75,11 @@ TEST_F(CudaShiftedConv2d, GradientOfTheInput) {
     const Tensor weight = whole_numbers({s.outputs, s.channels, 3, 3}, "weight");
     Tensor grad_x = Tensor::empty({s.samples, s.channels, s.height, s.width}, DType::float32);
     cpu::plain::conv2d_grad_input(s, grad_y.data<float>(), weight.data<float>(), grad_x.mutable_data<float>());
-    Tensor out = Tensor::empty(grad_x.shape(), DType::float32, test::kCuda);
-    cuda::shifted_conv2d_grad_input(grad_y.to(test::kCuda), weight.to(test::kCuda), out);
-    EXPECT_TRUE(test::same_bytes(out.to(Device{}), grad_x));
+    for (const int columns : kColumns) {
+      Tensor out = Tensor::empty(grad_x.shape(), DType::float32, test::kCuda);
+      cuda::shifted_conv2d_grad_input(grad_y.to(test::kCuda), weight.to(test::kCuda), out, columns);
+      EXPECT_TRUE(test::same_bytes(out.to(Device{}), grad_x)) << columns;
+    }
   }
 }
 

@@ -50,6 +50,7 @@ inline void wait_for_products() {}
 void start_product(float (&sums)[32], StridedFactor a, StridedFactor b);
 void start_product(float (&sums)[64], StridedFactor a, StridedFactor b);
 void start_product(float (&sums)[96], StridedFactor a, StridedFactor b);
+void start_product(float (&sums)[112], StridedFactor a, StridedFactor b);
 void start_product(float (&sums)[128], StridedFactor a, StridedFactor b);
 
 }  // namespace stagecoach::cuda
