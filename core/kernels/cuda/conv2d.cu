@@ -178,7 +178,7 @@ struct TransposedIm2col {
 // all would multiply with a zero wherever a pixel does not meet a tap. The results of the classes are stored one after
 // the other, [N, C, rows, columns] each, until a last pass puts their pixels where they belong: a product that stored
 // every other pixel would use half of the memory's bandwidth.
-// (strided_conv2d.cuh needs no such pass.)
+// (strided_input_gradient.cuh needs no such pass.)
 
 /// Every stride-th row (or column) of an image, from `first` on, and the taps that they meet.
 struct EveryRow {
@@ -424,6 +424,8 @@ void add_conv2d(Kernels& table) {
   table.conv2d = [](const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y) {
     if (takes_shifted_conv2d(x, y, window)) {
       shifted_conv2d(x, weight, bias, y);
+    } else if (takes_strided_conv2d(x, y, window)) {
+      strided_conv2d(x, weight, bias, y);
     } else {
       conv2d(x, weight, bias, window, y, fastest_plan);
     }

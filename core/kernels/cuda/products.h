@@ -37,8 +37,12 @@ bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window
 void shifted_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, int columns = 0);
 void shifted_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, int columns = 0);
 
-/// Returns whether the function below computes the gradient of x [N, C, H, W]: stride 2, 3 x 3 taps with padding 1 or
-/// 1 x 1 taps, C is a multiple of 64, O one of 16, H and W are twice those of y, and y is 4, 8 or 16 wide.
+/// Returns whether the function below computes the convolution: 3 x 3 taps, stride 2, padding 1, C is a multiple of 8,
+/// O one of 128, H and W are twice those of y, and y is 4, 8 or 16 wide.
+bool takes_strided_conv2d(const Tensor& x, const Tensor& y, const Window& window);
+void strided_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y);
+
+/// Likewise for the gradient of x, also with 1 x 1 taps and no padding; C is a multiple of 64, O one of 16.
 bool takes_strided_grad_input(const Tensor& grad_y, const Tensor& grad_x, const Window& window);
 void strided_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x);
 

@@ -1,8 +1,9 @@
 /// @file
-/// Launches the kernels of shifted_conv2d.cuh, strided_conv2d.cuh and shifted_weight_gradient.cuh, and prepares the
-/// weight for the first two.
+/// Launches the kernels of shifted_conv2d.cuh, strided_conv2d.cuh, strided_input_gradient.cuh and
+/// shifted_weight_gradient.cuh, and prepares the weight for all but the last.
 
 #include <algorithm>
+#include <utility>
 
 #include "core/cuda_backend.h"
 #include "core/kernels/cuda/arguments.h"
@@ -10,6 +11,7 @@
 #include "core/kernels/cuda/shifted_conv2d.cuh"
 #include "core/kernels/cuda/shifted_weight_gradient.cuh"
 #include "core/kernels/cuda/strided_conv2d.cuh"
+#include "core/kernels/cuda/strided_input_gradient.cuh"
 #include "core/kernels/cuda/threads.cuh"
 
 namespace stagecoach::cuda {
@@ -47,6 +49,15 @@ __global__ void pack_shifted_weight(int count, int chunks, WeightToPack from, fl
   }
 }
 
+/// The weight of a convolution from K channels to M, packed.
+template <int kTaps>
+Workspace<float> packed_weight(Device device, const WeightToPack& weight, int channels, int outputs) {
+  Workspace<float> packed(std::int64_t{1} * outputs * channels * kTaps, device);
+  launch_elements(device, pack_shifted_weight<kTaps>, outputs * channels, channels / kShiftedChannels, weight,
+                  packed.data());
+  return packed;
+}
+
 template <int kN>
 void run_tiles(Device device, const ShiftedConv& conv) {
   const int blocks = conv.pixels.tiles(kN) * (conv.outputs / ShiftedTile::kM);
@@ -70,9 +81,7 @@ void run(Device device, const WeightToPack& weight, ShiftedConv conv, int column
   if (conv.pixels.samples == 0) {
     return;
   }
-  Workspace<float> packed(std::int64_t{1} * conv.outputs * conv.channels * kShiftedTaps, device);
-  launch_elements(device, pack_shifted_weight<kShiftedTaps>, conv.outputs * conv.channels,
-                  conv.channels / kShiftedChannels, weight, packed.data());
+  auto packed = packed_weight<kShiftedTaps>(device, weight, conv.channels, conv.outputs);
   conv.weight = packed.data();
   switch (columns == 0 ? columns_of_tiles(conv) : columns) {
     case 256:
@@ -107,39 +116,69 @@ ShiftedConv shifted_conv(const Tensor& x, const Tensor& bias, Tensor& y) {
           PixelSequence(to_int(x.size(0)), to_int(x.size(2)), to_int(x.size(3)))};
 }
 
-// ---- The gradient of the input with stride 2
+// ---- Stride 2
 
-template <class Tile>
-void run_strided(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
-  constexpr int kTaps = Tile::kKernel * Tile::kKernel;
-  const int samples = to_int(grad_y.size(0));
-  const int outputs = to_int(grad_y.size(1));
-  const int channels = to_int(grad_x.size(1));
-  const int rows = to_int(grad_y.size(2));
-  const Device device = grad_y.device();
-  Workspace<float> packed(weight.numel(), device);
-  launch_elements(device, pack_shifted_weight<kTaps>, outputs * channels, outputs / kShiftedChannels,
-                  {weight.data<float>(), channels * kTaps, kTaps, false}, packed.data());
-  const FastDivmod channel_tiles(channels / kWarpgroupRows);
-  const FastDivmod tiles_down((rows + Tile::kRows - 1) / Tile::kRows);
-  const int groups = (samples + Tile::kSamples - 1) / Tile::kSamples;
-  const StridedGradient g{
-      grad_y.data<float>(), packed.data(), grad_x.mutable_data<float>(), samples, outputs, channels, rows,
-      channel_tiles,        tiles_down};
-  launch(strided_grad_input_tiles<Tile>, static_cast<unsigned>(groups * tiles_down.value() * channel_tiles.value() * 2),
-         kStridedThreads, sizeof(StridedShared<Tile>), compute_stream(device), g);
+/// Whether x [N, C, H, W] and y [N, O, P, Q] have extents for the kernels with stride 2.
+bool is_strided(const Tensor& x, const Tensor& y, const Window& window) {
+  const std::int64_t columns = y.size(3);
+  return x.dtype() == DType::float32 && uses_tf32(x.device()) && has_warpgroups(x.device()) && window.stride == 2 &&
+         window.padding == window.kernel / 2 && x.numel() > 0 && y.numel() > 0 &&
+         (columns == 4 || columns == 8 || columns == 16) && x.size(3) == columns * 2 && x.size(2) == y.size(2) * 2;
 }
 
-template <int kKernel>
-void run_strided(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
-  switch (grad_y.size(3)) {
+/// Calls body<Q>() for images y of Q columns.
+template <class Body>
+void with_columns(const Tensor& y, const Body& body) {
+  switch (y.size(3)) {
     case 4:
-      return run_strided<StridedTile<4, kKernel>>(grad_y, weight, grad_x);
+      return body.template operator()<4>();
     case 8:
-      return run_strided<StridedTile<8, kKernel>>(grad_y, weight, grad_x);
+      return body.template operator()<8>();
     default:
-      return run_strided<StridedTile<16, kKernel>>(grad_y, weight, grad_x);
+      return body.template operator()<16>();
   }
+}
+
+/// Returns the tiles of y [N, O, P, Q], `channel_tiles` for each pixel, and how many there are.
+template <class Tile>
+std::pair<StridedTiles, int> strided_tiles(const Tensor& y, int channel_tiles) {
+  const int down = (to_int(y.size(2)) + Tile::kRows - 1) / Tile::kRows;
+  const int groups = (to_int(y.size(0)) + Tile::kSamples - 1) / Tile::kSamples;
+  return {StridedTiles{FastDivmod(channel_tiles), FastDivmod(down)}, groups * down * channel_tiles};
+}
+
+template <class Window>
+void run_strided(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
+  const int channels = to_int(x.size(1));
+  const int outputs = to_int(y.size(1));
+  auto packed = packed_weight<9>(x.device(), {weight.data<float>(), 9, channels * 9, false}, channels, outputs);
+  const auto [tiles, blocks] = strided_tiles<Window>(y, outputs / (2 * kWarpgroupRows));
+  const StridedConv conv{x.data<float>(),
+                         packed.data(),
+                         data_or_null<float>(bias),
+                         y.mutable_data<float>(),
+                         to_int(x.size(0)),
+                         channels,
+                         outputs,
+                         to_int(y.size(2)),
+                         tiles};
+  launch(strided_conv2d_tiles<Window>, static_cast<unsigned>(blocks), Window::kThreads, sizeof(ConvShared<Window>),
+         compute_stream(x.device()), conv);
+}
+
+template <class Window>
+void run_strided_gradient(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
+  constexpr int kTaps = Window::kKernel * Window::kKernel;
+  const int channels = to_int(grad_x.size(1));
+  const int outputs = to_int(grad_y.size(1));
+  auto packed =
+      packed_weight<kTaps>(grad_y.device(), {weight.data<float>(), channels * kTaps, kTaps, false}, outputs, channels);
+  const auto [tiles, blocks] = strided_tiles<Window>(grad_y, channels / kWarpgroupRows);
+  const StridedGradient g{grad_y.data<float>(),   packed.data(), grad_x.mutable_data<float>(),
+                          to_int(grad_y.size(0)), outputs,       channels,
+                          to_int(grad_y.size(2)), tiles};
+  launch(strided_input_gradient_tiles<Window>, static_cast<unsigned>(2 * blocks), Window::kThreads,
+         sizeof(InputGradientShared<Window>), compute_stream(grad_y.device()), g);
 }
 
 // ---- The gradient of the weight
@@ -210,23 +249,32 @@ void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Win
          grad_weight.mutable_data<float>());
 }
 
+bool takes_strided_conv2d(const Tensor& x, const Tensor& y, const Window& window) {
+  return is_strided(x, y, window) && window.kernel == 3 && x.size(1) % 8 == 0 && y.size(1) % 128 == 0 &&
+         is_aligned<2>(y.data<float>());
+}
+
+void strided_conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
+  to_int(x.numel(), kMaxElements);
+  to_int(y.numel(), kMaxElements);
+  with_columns(y, [&]<int kColumns>() { run_strided<ConvWindow<kColumns>>(x, weight, bias, y); });
+}
+
 bool takes_strided_grad_input(const Tensor& grad_y, const Tensor& grad_x, const Window& window) {
-  const std::int64_t columns = grad_y.size(3);
-  return grad_x.dtype() == DType::float32 && uses_tf32(grad_x.device()) && has_warpgroups(grad_x.device()) &&
-         window.stride == 2 && (window.kernel == 1 || window.kernel == 3) && window.padding == window.kernel / 2 &&
-         grad_x.numel() > 0 && grad_x.size(1) % 64 == 0 && grad_y.size(1) % 16 == 0 && grad_y.size(1) > 0 &&
-         (columns == 4 || columns == 8 || columns == 16) && grad_x.size(3) == columns * 2 &&
-         grad_x.size(2) == grad_y.size(2) * 2 && is_aligned<4>(grad_x.data<float>());
+  return is_strided(grad_x, grad_y, window) && (window.kernel == 1 || window.kernel == 3) && grad_x.size(1) % 64 == 0 &&
+         grad_y.size(1) % 16 == 0 && is_aligned<4>(grad_x.data<float>());
 }
 
 void strided_conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
   to_int(grad_x.numel(), kMaxElements);
   to_int(grad_y.numel(), kMaxElements);
-  if (window.kernel == 3) {
-    run_strided<3>(grad_y, weight, grad_x);
-  } else {
-    run_strided<1>(grad_y, weight, grad_x);
-  }
+  with_columns(grad_y, [&]<int kColumns>() {
+    if (window.kernel == 3) {
+      run_strided_gradient<GradientWindow<kColumns, 3>>(grad_y, weight, grad_x);
+    } else {
+      run_strided_gradient<GradientWindow<kColumns, 1>>(grad_y, weight, grad_x);
+    }
+  });
 }
 
 bool takes_shifted_conv2d(const Tensor& x, const Tensor& y, const Window& window) {

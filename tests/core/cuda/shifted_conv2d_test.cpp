@@ -83,14 +83,29 @@ TEST_F(CudaShiftedConv2d, GradientOfTheInput) {
   }
 }
 
+/// Lines of y of 4, 8 and 16 pixels, and tiles that are not whole.
+const std::vector<cpu::ConvShape> kStridedShapes = {
+    {1, 64, 8, 8, 128, kStride2},   {9, 64, 6, 8, 128, kStride2},   {3, 128, 10, 8, 128, kStride2},
+    {3, 64, 16, 16, 128, kStride2}, {2, 128, 2, 16, 128, kStride2}, {1, 64, 32, 32, 128, kStride2},
+    {2, 64, 20, 32, 256, kStride2}, {1, 192, 2, 32, 128, kStride2},
+};
+
+TEST_F(CudaShiftedConv2d, ForwardWithStride2) {
+  for (const cpu::ConvShape& s : kStridedShapes) {
+    SCOPED_TRACE(fmt::format("[{}, {}, {}, {}]", s.samples, s.channels, s.height, s.width));
+    const Tensor x = whole_numbers({s.samples, s.channels, s.height, s.width}, "x");
+    const Tensor weight = whole_numbers({s.outputs, s.channels, 3, 3}, "weight");
+    const Tensor bias = whole_numbers({s.outputs}, "bias");
+    Tensor y = Tensor::empty({s.samples, s.outputs, s.rows(), s.columns()}, DType::float32);
+    cpu::plain::conv2d(s, x.data<float>(), weight.data<float>(), bias.data<float>(), y.mutable_data<float>());
+    Tensor out = Tensor::empty(y.shape(), DType::float32, test::kCuda);
+    cuda::strided_conv2d(x.to(test::kCuda), weight.to(test::kCuda), bias.to(test::kCuda), out);
+    EXPECT_TRUE(test::same_bytes(out.to(Device{}), y));
+  }
+}
+
 TEST_F(CudaShiftedConv2d, GradientOfTheInputWithStride2) {
-  for (cpu::ConvShape s : std::vector<cpu::ConvShape>{{1, 64, 8, 8, 16, kStride2},
-                                                      {9, 64, 6, 8, 48, kStride2},
-                                                      {3, 128, 10, 8, 16, kStride2},
-                                                      {3, 64, 16, 16, 32, kStride2},
-                                                      {2, 128, 2, 16, 16, kStride2},
-                                                      {1, 64, 32, 32, 48, kStride2},
-                                                      {2, 128, 20, 32, 16, kStride2}}) {
+  for (cpu::ConvShape s : kStridedShapes) {
     for (const Window& window : {kStride2, Window{1, 2, 0}}) {
       s.window = window;
       SCOPED_TRACE(fmt::format("[{}, {}, {}, {}], {} taps", s.samples, s.channels, s.height, s.width, window.kernel));
