@@ -115,6 +115,9 @@ def print_course(machine):
     print(f"\nThe naive split is predicted at {predicted:.2f} of the speed of one device; published is "
           f"{COURSE['one device'] / COURSE['naive']:.2f}. Here each step waits for its batch, as in the course; the programs of this")  # fmt: skip
     print("project load one batch ahead, so on the modelled clock they hide that time behind the step before.")
+    print(f"\nA batch is loaded in {1e3 * loading:.1f} ms, so a step takes {1e3 * (loading + one * per_launch):.1f} ms on one device and "
+          f"{1e3 * (loading + pipeline * per_launch):.1f} ms as a pipeline: all four GPUs")  # fmt: skip
+    print("wait for the program. Two numbers fit any two times, and only the third run is a test; so this is a fit and not a cause.")
 
 
 def print_tutorial(machine):
