@@ -72,8 +72,9 @@ Tensor log_softmax(const Tensor& x);
 /// and each of `heads` equal parts of W, D = W / heads wide, is a head. Saves qkv only: the backward computes the
 /// probabilities again. On a CPU both passes hold those of at most 64 queries of a head at a time, on a GPU those of
 /// all heads until the pass is done, and the backward their gradients too; no [T, T] matrix is kept for the backward.
-/// Source: Vaswani et al., "Attention is all you need", 2017, section 3.2, without the projections and without a mask.
-Tensor attention(const Tensor& qkv, std::int64_t heads);
+/// With the causal mask, the softmax of token t is over tokens 0 … t only: about half of the work.
+/// Source: Vaswani et al., "Attention is all you need", 2017, section 3.2, without the projections.
+Tensor attention(const Tensor& qkv, std::int64_t heads, AttentionMask mask = AttentionMask::none);
 
 enum class Reduction { mean, sum };
 /// Returns the mean or the sum over n of -log softmax(logits)[n, labels[n]]: logits [N, C], labels [N] int32 in 0 …

@@ -30,15 +30,19 @@ Shape PatchEmbedding::output_shape(const Shape& input) const {
   return add_broadcast_shape(transpose_shape(joined_planes(proj_->output_shape(input))), own_shape("pos_embed"));
 }
 
-MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers)
+MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers,
+                                       AttentionMask mask)
     : heads_(layers.heads(heads)),
+      mask_(mask),
       qkv_(layers.linear(width, 3 * width, Cut::outputs, 3)),
       proj_(layers.linear(width, width, Cut::inputs)) {
   add_child("qkv", qkv_);
   add_child("proj", proj_);
 }
 
-Tensor MultiHeadAttention::forward(const Tensor& x) { return proj_->forward(attention(qkv_->forward(x), heads_)); }
+Tensor MultiHeadAttention::forward(const Tensor& x) {
+  return proj_->forward(attention(qkv_->forward(x), heads_, mask_));
+}
 
 Shape MultiHeadAttention::output_shape(const Shape& input) const {
   return proj_->output_shape(attention_shape(qkv_->output_shape(input), heads_));
@@ -59,9 +63,10 @@ Shape Perceptron::output_shape(const Shape& input) const {
   return fc2_->output_shape(gelu_->output_shape(fc1_->output_shape(input)));
 }
 
-TransformerBlock::TransformerBlock(std::int64_t width, std::int64_t heads, const LayerFactory& layers)
+TransformerBlock::TransformerBlock(std::int64_t width, std::int64_t heads, const LayerFactory& layers,
+                                   AttentionMask mask)
     : norm1_(layers.token_norm(width)),
-      attn_(std::make_shared<MultiHeadAttention>(width, heads, layers)),
+      attn_(std::make_shared<MultiHeadAttention>(width, heads, layers, mask)),
       norm2_(layers.token_norm(width)),
       mlp_(std::make_shared<Perceptron>(width, kExpansion * width, layers)) {
   add_child("norm1", norm1_);

@@ -4,6 +4,7 @@
 /// and blocks of attention and perceptrons transform them. A block is a single layer of a model, so a pipeline never
 /// splits it. The parameters of a block have the names of the library timm.
 
+#include "core/kernels/settings.h"
 #include "nn/layer_factory.h"
 #include "nn/module.h"
 
@@ -22,15 +23,18 @@ class PatchEmbedding : public Module {
 };
 
 /// Self-attention of all tokens, by several heads: [N, T, width] to [N, T, width]. One linear layer computes queries,
-/// keys and values, and another one mixes the heads' results (Vaswani et al. 2017, section 3.2.2).
+/// keys and values, and another one mixes the heads' results (Vaswani et al. 2017, section 3.2.2). With the causal
+/// mask, an output depends on no later token.
 class MultiHeadAttention final : public Module {
  public:
-  MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers = {});
+  MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers = {},
+                     AttentionMask mask = AttentionMask::none);
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 
  private:
   std::int64_t heads_;
+  AttentionMask mask_;
   std::shared_ptr<Module> qkv_, proj_;
 };
 
@@ -52,7 +56,8 @@ class Perceptron final : public Module {
 class TransformerBlock final : public Module {
  public:
   static constexpr std::int64_t kExpansion = 4;  ///< width of the perceptron's hidden layer over that of a token
-  TransformerBlock(std::int64_t width, std::int64_t heads, const LayerFactory& layers = {});
+  TransformerBlock(std::int64_t width, std::int64_t heads, const LayerFactory& layers = {},
+                   AttentionMask mask = AttentionMask::none);
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 

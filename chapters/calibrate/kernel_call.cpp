@@ -118,11 +118,11 @@ KernelCall layer_norm(const Arguments& make, Pass pass, const Numbers& n) {
   }
 }
 
-KernelCall attention(const Arguments& make, Pass pass, const Numbers& n) {
+KernelCall attention(const Arguments& make, Pass pass, AttentionMask mask, const Numbers& n) {
   const Tensor qkv = make.random({n[0], n[1], 3 * n[2]});
   const Tensor y = make.random({n[0], n[1], n[2]});
-  return pass == Pass::forward ? make.STAGECOACH_CALL(attention)(qkv, n[3], y)
-                               : make.STAGECOACH_CALL(attention_grad)(y, qkv, n[3], make.random(qkv.shape()));
+  return pass == Pass::forward ? make.STAGECOACH_CALL(attention)(qkv, n[3], mask, y)
+                               : make.STAGECOACH_CALL(attention_grad)(y, qkv, n[3], mask, make.random(qkv.shape()));
 }
 
 KernelCall adam(const Arguments& make, const std::string& model_name) {
@@ -230,7 +230,8 @@ const std::map<std::string, NamedCall>& calls() {
     }
     for (const auto& [name, pass] : {std::pair{"", Pass::forward}, {" gradient", Pass::grad_input}}) {
       add(fmt::format("max pool{}", name), 4, max_pool, pass);
-      add(fmt::format("attention heads{}", name), 4, attention, pass);
+      add(fmt::format("attention heads{}", name), 4, attention, pass, AttentionMask::none);
+      add(fmt::format("attention heads causal{}", name), 4, attention, pass, AttentionMask::causal);
     }
     for (const auto& [name, pass] : {std::pair{"", Pass::forward},
                                      {" input gradient", Pass::grad_input},

@@ -96,9 +96,11 @@ struct KernelTable {
   // ---- attention: qkv [N, T, 3 W] holds the queries, keys and values of T tokens, each [N, T, W], side by side. Each
   // of `heads` equal parts of W is a head of its own. y [N, T, W]
 
-  /// y = softmax(q k^T / sqrt(W / heads)) v, for every sample and head.
-  Result (*attention)(const Tensor& qkv, std::int64_t heads, Tensor& y);
-  Result (*attention_grad)(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv);
+  /// y = softmax(q k^T / sqrt(W / heads)) v, for every sample and head. What the mask hides is not computed, except for
+  /// parts of tiles.
+  Result (*attention)(const Tensor& qkv, std::int64_t heads, AttentionMask mask, Tensor& y);
+  Result (*attention_grad)(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, AttentionMask mask,
+                           Tensor& grad_qkv);
 
   // ---- tokens: x [N, T, C]
 

@@ -25,6 +25,12 @@ enum class GeluForm {
 /// What batch norm applies to its result.
 enum class Activation { none, relu };
 
+/// Which tokens a token of attention sees.
+enum class AttentionMask {
+  none,    ///< all of them
+  causal,  ///< itself and those before it, as with is_causal of PyTorch's scaled_dot_product_attention
+};
+
 /// Which factors of a matrix product are stored transposed.
 struct Transposed {
   bool a = false;

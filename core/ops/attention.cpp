@@ -7,25 +7,29 @@ namespace {
 
 class AttentionNode final : public Node {
  public:
-  AttentionNode(const Tensor& qkv, std::int64_t heads) : Node("attention", {qkv}), heads_(heads) { save("qkv", qkv); }
+  AttentionNode(const Tensor& qkv, std::int64_t heads, AttentionMask mask)
+      : Node("attention", {qkv}), heads_(heads), mask_(mask) {
+    save("qkv", qkv);
+  }
   Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
     const Tensor qkv = saved("qkv");
     Tensor grad_qkv = empty_like(grad, qkv.shape());
-    kernels(grad.device()).attention_grad(grad, qkv, heads_, grad_qkv);
+    kernels(grad.device()).attention_grad(grad, qkv, heads_, mask_, grad_qkv);
     return {grad_qkv};
   }
 
  private:
   std::int64_t heads_;
+  AttentionMask mask_;
 };
 
 }  // namespace
 
-Tensor attention(const Tensor& qkv, std::int64_t heads) {
+Tensor attention(const Tensor& qkv, std::int64_t heads, AttentionMask mask) {
   const Span span("attention", "forward");
   Tensor y = empty_like(qkv, attention_shape(qkv.shape(), heads));
-  kernels(qkv.device()).attention(qkv, heads, y);
-  return recorded<AttentionNode>(y, {&qkv}, qkv, heads);
+  kernels(qkv.device()).attention(qkv, heads, mask, y);
+  return recorded<AttentionNode>(y, {&qkv}, qkv, heads, mask);
 }
 
 }  // namespace stagecoach

@@ -180,21 +180,28 @@ void add_conv(const std::string& name, std::int64_t samples, std::int64_t channe
       [=]() mutable { kernels({}).conv2d_grad_weight(y, x, window, grad_weight, none); });
 }
 
-/// The kernels of a transformer block, besides its linear layers: x [samples, tokens, width].
-void add_block(std::int64_t samples, std::int64_t tokens, std::int64_t width, std::int64_t heads) {
-  const std::string size = fmt::format(" {}x{}x{}", samples, tokens, width);
-  const cpu::AttentionShape shape{samples, tokens, width, heads};
+void add_attention(const cpu::AttentionShape& shape) {
+  const auto& [samples, tokens, width, heads, mask] = shape;
+  const std::string name =
+      fmt::format("attention {}x{}x{}{}", samples, tokens, width, mask == AttentionMask::causal ? ", causal" : "");
   const Tensor qkv = random_tensor({samples, tokens, 3 * width});
   const Tensor grad = random_tensor({samples, tokens, width});
   Tensor y = random_tensor({samples, tokens, width});
   Tensor grad_qkv = random_tensor({samples, tokens, 3 * width});
-  const auto operations = static_cast<double>(kernel_costs().attention(qkv, heads, y).flops);
-  const auto grad_operations = static_cast<double>(kernel_costs().attention_grad(grad, qkv, heads, grad_qkv).flops);
-  add("attention" + size, operations, [=]() mutable { kernels({}).attention(qkv, heads, y); });
-  add("attention" + size + "/plain", operations,
+  const auto operations = static_cast<double>(kernel_costs().attention(qkv, heads, mask, y).flops);
+  const auto grad_operations =
+      static_cast<double>(kernel_costs().attention_grad(grad, qkv, heads, mask, grad_qkv).flops);
+  add(name, operations, [=]() mutable { kernels({}).attention(qkv, shape.heads, shape.mask, y); });
+  add(name + "/plain", operations,
       [=]() mutable { cpu::plain::attention(shape, qkv.data<float>(), y.mutable_data<float>()); });
-  add("attention" + size + "/grad", grad_operations,
-      [=]() mutable { kernels({}).attention_grad(grad, qkv, heads, grad_qkv); });
+  add(name + "/grad", grad_operations,
+      [=]() mutable { kernels({}).attention_grad(grad, qkv, shape.heads, shape.mask, grad_qkv); });
+}
+
+/// The kernels of a transformer block, besides its linear layers: x [samples, tokens, width].
+void add_block(std::int64_t samples, std::int64_t tokens, std::int64_t width, std::int64_t heads) {
+  add_attention({samples, tokens, width, heads});
+  const std::string size = fmt::format(" {}x{}x{}", samples, tokens, width);
   const std::int64_t rows = samples * tokens;
   const Tensor x = random_tensor({rows, width});
   const Tensor weight = random_tensor({width});
@@ -263,6 +270,9 @@ void add_all() {
 
   add_linear("linear 4096x64 to 192", 4096, 64, 192);
   add_block(64, 64, 64, 4);
+  for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal}) {
+    add_attention({16, 256, 64, 4, mask});
+  }
   add_step("vit", 64, 0.177e9);  // as epoch_ratio.py counts it
 }
 

@@ -283,13 +283,15 @@ void print_resnet18(std::int64_t batch) {
 }
 
 /// Of tokens [N, T, W].
-void print_attention(std::int64_t samples, std::int64_t tokens, std::int64_t width, std::int64_t heads) {
+void print_attention(std::int64_t samples, std::int64_t tokens, std::int64_t width, std::int64_t heads,
+                     AttentionMask mask = AttentionMask::none) {
   const Tensor x = random_tensor({samples, tokens, width});
   const Tensor qkv = random_tensor({samples, tokens, 3 * width});
-  const std::string name = fmt::format("attention {}, {} heads", to_string(x.shape()), heads);
-  print_kernel<&Kernels::attention, &KernelCosts::attention>(name, kNoPeer, qkv, heads, random_tensor(x.shape()));
+  const std::string name = fmt::format("attention {}, {} heads{}", to_string(x.shape()), heads,
+                                       mask == AttentionMask::causal ? ", causal" : "");
+  print_kernel<&Kernels::attention, &KernelCosts::attention>(name, kNoPeer, qkv, heads, mask, random_tensor(x.shape()));
   print_kernel<&Kernels::attention_grad, &KernelCosts::attention_grad>(name + ", gradient", kNoPeer, x, qkv, heads,
-                                                                       random_tensor(qkv.shape()));
+                                                                       mask, random_tensor(qkv.shape()));
 }
 
 /// [N, T, W], and the hidden layer of a perceptron.
@@ -326,7 +328,10 @@ void print_vit(std::int64_t batch) {
   print_conv2d(batch,
                {.channels = 3, .extent = 32, .outputs = kWidth, .window = {4, 4, 0}, .bias = true, .first = true});
   print_vit_kernels(batch, kTokens, kWidth);
-  print_attention(32, 256, 256, 4);  // wider heads, and more tokens than a tile holds
+  for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal}) {
+    print_attention(32, 256, 256, 4, mask);  // wider heads, and more tokens than a tile holds
+    print_attention(8, 1024, 256, 4, mask);
+  }
   for (const auto& [inputs, outputs] :
        {std::pair{kWidth, 3 * kWidth}, {kWidth, kWidth}, {kWidth, 4 * kWidth}, {4 * kWidth, kWidth}}) {
     print_linear(batch * kTokens, inputs, outputs);

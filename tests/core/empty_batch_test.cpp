@@ -79,6 +79,8 @@ TEST_P(EmptyBatch, GoesThroughEveryOperation) {
       "layer_norm", [](const Inputs& in) { return layer_norm(in[0], in[1], in[2]); },
       {leaf(tokens), leaf({6}), leaf({6})}, tokens);
   check("attention", [](const Inputs& in) { return attention(in[0], 2); }, {leaf(tokens)}, {0, 5, 2});
+  check("causal attention", [](const Inputs& in) { return attention(in[0], 2, AttentionMask::causal); }, {leaf(tokens)},
+        {0, 5, 2});
   check("matmul", [](const Inputs& in) { return matmul(in[0], in[1]); }, {leaf(tokens), leaf({0, 6, 2})}, {0, 5, 2});
   check("transpose", [](const Inputs& in) { return transpose(in[0]); }, {leaf(tokens)}, {0, 6, 5});
   check(

@@ -27,11 +27,11 @@ void check_attention(Device device, const AttentionShape& s) {
   const Tensor qkv = uniform_tensor<T>({s.samples, s.tokens, 3 * s.width}, 1, device);
   const Tensor grad_y = uniform_tensor<T>({s.samples, s.tokens, s.width}, 2, device);
   Output<T> y(grad_y.shape(), device), plain_y(grad_y.shape(), device);
-  kernels(device).attention(qkv, s.heads, y.tensor());
+  kernels(device).attention(qkv, s.heads, s.mask, y.tensor());
   cpu::plain::attention(s, qkv.data<T>(), plain_y.data());
   EXPECT_TRUE(y.near(plain_y, s.tokens));
   Output<T> grad(qkv.shape(), device), plain_grad(qkv.shape(), device);
-  kernels(device).attention_grad(grad_y, qkv, s.heads, grad.tensor());
+  kernels(device).attention_grad(grad_y, qkv, s.heads, s.mask, grad.tensor());
   cpu::plain::attention_grad(s, grad_y.data<T>(), qkv.data<T>(), plain_grad.data());
   EXPECT_TRUE(grad.near(plain_grad, s.tokens));
 }
@@ -39,16 +39,20 @@ void check_attention(Device device, const AttentionShape& s) {
 TEST(FastAttention, AgreesWithPlain) {
   const Device device = test::fresh_device();
   const test::ThreadsFor threads(device, 2);
-  for (const AttentionShape& s : {AttentionShape{1, 1, 1, 1},
-                                  {2, 5, 6, 2},
-                                  {1, 16, 32, 2},
-                                  {3, 17, 12, 4},
-                                  {1, 64, 64, 4},
-                                  {2, 65, 20, 1},
-                                  {1, 150, 34, 2}}) {
-    SCOPED_TRACE(fmt::format("{} samples, {} tokens, width {}, {} heads", s.samples, s.tokens, s.width, s.heads));
-    check_attention<float>(device, s);
-    check_attention<double>(device, s);
+  for (AttentionShape s : {AttentionShape{1, 1, 1, 1},
+                           {2, 5, 6, 2},
+                           {1, 16, 32, 2},
+                           {3, 17, 12, 4},
+                           {1, 64, 64, 4},
+                           {2, 65, 20, 1},
+                           {1, 150, 34, 2}}) {
+    for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal}) {
+      s.mask = mask;
+      SCOPED_TRACE(fmt::format("{} samples, {} tokens, width {}, {} heads, {} mask", s.samples, s.tokens, s.width,
+                               s.heads, mask == AttentionMask::causal ? "causal" : "no"));
+      check_attention<float>(device, s);
+      check_attention<double>(device, s);
+    }
   }
 }
 
@@ -59,7 +63,7 @@ TEST(FastAttention, DoesNotOverflow) {
   Tensor qkv = Tensor::zeros({1, 5, 12}, DType::float32, device);
   kernels(device).add_scaled(uniform_tensor<float>(qkv.shape(), 1, device), 100, qkv);
   Output<float> y({1, 5, 4}, device), plain_y({1, 5, 4}, device);
-  kernels(device).attention(qkv, shape.heads, y.tensor());
+  kernels(device).attention(qkv, shape.heads, shape.mask, y.tensor());
   cpu::plain::attention(shape, qkv.data<float>(), plain_y.data());
   EXPECT_TRUE(y.near(plain_y, 1000));
 }

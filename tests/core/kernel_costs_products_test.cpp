@@ -272,6 +272,8 @@ TEST(KernelCosts, AveragePooling) {
 /// One head of one sample: element [t, d] of its queries, keys or values (part 0, 1, 2) in qkv [N, T, 3 W], and of y.
 struct HeadIndices {
   std::int64_t sample, head, tokens, width, head_width;
+  AttentionMask mask;
+  std::int64_t visible(std::int64_t t) const { return mask == AttentionMask::causal ? t + 1 : tokens; }
   std::int64_t qkv(int part, std::int64_t t, std::int64_t d) const {
     return (sample * tokens + t) * 3 * width + part * width + head * head_width + d;
   }
@@ -280,17 +282,17 @@ struct HeadIndices {
 
 /// Calls body(head) for each of the heads of y [N, T, W].
 template <class Body>
-void for_each_head(const Array& y, std::int64_t heads, const Body& body) {
+void for_each_head(const Array& y, std::int64_t heads, AttentionMask mask, const Body& body) {
   for (std::int64_t h = 0; h < y.size(0) * heads; ++h) {
-    body(HeadIndices{h / heads, h % heads, y.size(1), y.size(2), y.size(2) / heads});
+    body(HeadIndices{h / heads, h % heads, y.size(1), y.size(2), y.size(2) / heads, mask});
   }
 }
 
-/// Returns p[s] = softmax over s of q[t] k[s] / sqrt(D).
+/// Returns p[s] = softmax over s of q[t] k[s] / sqrt(D), for each s that t sees.
 std::vector<Counted> plain_probabilities(const Array& qkv, const HeadIndices& head, std::int64_t t) {
   const double scale = 1 / std::sqrt(static_cast<double>(head.head_width));
   std::vector<Counted> p;
-  for (std::int64_t s = 0; s < head.tokens; ++s) {
+  for (std::int64_t s = 0; s < head.visible(t); ++s) {
     Counted score;
     for (std::int64_t d = 0; d < head.head_width; ++d) {
       score += qkv[head.qkv(0, t, d)] * qkv[head.qkv(1, s, d)];
@@ -312,12 +314,12 @@ std::vector<Counted> plain_probabilities(const Array& qkv, const HeadIndices& he
   return p;
 }
 
-void plain_attention(const Array& qkv, std::int64_t heads, Array& y) {
+void plain_attention(const Array& qkv, std::int64_t heads, AttentionMask mask, Array& y) {
   y.clear();
-  for_each_head(y, heads, [&](const HeadIndices& head) {
+  for_each_head(y, heads, mask, [&](const HeadIndices& head) {
     for (std::int64_t t = 0; t < head.tokens; ++t) {
       const std::vector<Counted> p = plain_probabilities(qkv, head, t);
-      for (std::int64_t s = 0; s < head.tokens; ++s) {
+      for (std::int64_t s = 0; s < head.visible(t); ++s) {
         for (std::int64_t d = 0; d < head.head_width; ++d) {
           y[head.y(t, d)] += p[static_cast<std::size_t>(s)] * qkv[head.qkv(2, s, d)];
         }
@@ -328,22 +330,23 @@ void plain_attention(const Array& qkv, std::int64_t heads, Array& y) {
 
 /// With dp[s] = grad_y[t] v[s] and ds[s] = p[s] (dp[s] - sum of p dp) / sqrt(D), query t adds ds[s] k[s] to grad_q[t],
 /// ds[s] q[t] to grad_k[s] and p[s] grad_y[t] to grad_v[s].
-void plain_attention_grad(const Array& grad_y, const Array& qkv, std::int64_t heads, Array& grad_qkv) {
+void plain_attention_grad(const Array& grad_y, const Array& qkv, std::int64_t heads, AttentionMask mask,
+                          Array& grad_qkv) {
   grad_qkv.clear();
-  for_each_head(grad_y, heads, [&](const HeadIndices& head) {
+  for_each_head(grad_y, heads, mask, [&](const HeadIndices& head) {
     const double scale = 1 / std::sqrt(static_cast<double>(head.head_width));
     for (std::int64_t t = 0; t < head.tokens; ++t) {
       const std::vector<Counted> p = plain_probabilities(qkv, head, t);
       std::vector<Counted> dp(p.size());
       Counted sum;
-      for (std::int64_t s = 0; s < head.tokens; ++s) {
+      for (std::int64_t s = 0; s < head.visible(t); ++s) {
         const auto i = static_cast<std::size_t>(s);
         for (std::int64_t d = 0; d < head.head_width; ++d) {
           dp[i] += grad_y[head.y(t, d)] * qkv[head.qkv(2, s, d)];
         }
         sum += p[i] * dp[i];
       }
-      for (std::int64_t s = 0; s < head.tokens; ++s) {
+      for (std::int64_t s = 0; s < head.visible(t); ++s) {
         const auto i = static_cast<std::size_t>(s);
         const Counted ds = p[i] * (dp[i] - sum) * scale;
         for (std::int64_t d = 0; d < head.head_width; ++d) {
@@ -362,11 +365,13 @@ TEST(KernelCosts, Attention) {
   };
   for (const auto& [samples, tokens, width, heads] : {Case{1, 1, 1, 1}, {2, 5, 12, 3}, {1, 70, 16, 2}, {1, 6, 80, 2}}) {
     const Tensor qkv = random_tensor({samples, tokens, 3 * width}, "qkv");
-    expect_cost<&Kernels::attention, &KernelCosts::attention>(plain_attention, qkv, heads,
-                                                              unwritten({samples, tokens, width}));
-    expect_cost<&Kernels::attention_grad, &KernelCosts::attention_grad>(
-        plain_attention_grad, random_tensor({samples, tokens, width}, "grad"), qkv, heads,
-        unwritten({samples, tokens, 3 * width}));
+    for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal}) {
+      expect_cost<&Kernels::attention, &KernelCosts::attention>(plain_attention, qkv, heads, mask,
+                                                                unwritten({samples, tokens, width}));
+      expect_cost<&Kernels::attention_grad, &KernelCosts::attention_grad>(
+          plain_attention_grad, random_tensor({samples, tokens, width}, "grad"), qkv, heads, mask,
+          unwritten({samples, tokens, 3 * width}));
+    }
   }
 }
 

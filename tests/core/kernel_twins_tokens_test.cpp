@@ -80,6 +80,8 @@ TEST_P(TokenTwins, Matmul) {
   }
 }
 
+constexpr AttentionMask kMasks[] = {AttentionMask::none, AttentionMask::causal};
+
 /// Samples, tokens, width, heads.
 const std::array<std::int64_t, 4> kAttentionCases[] = {{1, 1, 1, 1},    {2, 5, 6, 2},   {1, 17, 36, 2}, {3, 16, 8, 4},
                                                        {1, 40, 18, 1},  {0, 4, 6, 2},   {2, 64, 64, 4}, {1, 65, 64, 2},
@@ -88,19 +90,23 @@ const std::array<std::int64_t, 4> kAttentionCases[] = {{1, 1, 1, 1},    {2, 5, 6
 TEST_P(TokenTwins, Attention) {
   for (const auto& [samples, tokens, width, heads] : kAttentionCases) {
     SCOPED_TRACE(fmt::format("{} samples, {} tokens, width {}, {} heads", samples, tokens, width, heads));
-    expect_twins(
-        {random({samples, tokens, 3 * width}, "qkv"), unset({samples, tokens, width})},
-        [h = heads](const Kernels& k, Tensors& t) { k.attention(t[0], h, t[1]); }, tokens);
+    for (const AttentionMask mask : kMasks) {
+      expect_twins(
+          {random({samples, tokens, 3 * width}, "qkv"), unset({samples, tokens, width})},
+          [h = heads, mask](const Kernels& k, Tensors& t) { k.attention(t[0], h, mask, t[1]); }, tokens);
+    }
   }
 }
 
 TEST_P(TokenTwins, AttentionGrad) {
   for (const auto& [samples, tokens, width, heads] : kAttentionCases) {
     SCOPED_TRACE(fmt::format("{} samples, {} tokens, width {}, {} heads", samples, tokens, width, heads));
-    expect_twins(
-        {random({samples, tokens, width}, "grad"), random({samples, tokens, 3 * width}, "qkv"),
-         unset({samples, tokens, 3 * width})},
-        [h = heads](const Kernels& k, Tensors& t) { k.attention_grad(t[0], t[1], h, t[2]); }, tokens);
+    for (const AttentionMask mask : kMasks) {
+      expect_twins(
+          {random({samples, tokens, width}, "grad"), random({samples, tokens, 3 * width}, "qkv"),
+           unset({samples, tokens, 3 * width})},
+          [h = heads, mask](const Kernels& k, Tensors& t) { k.attention_grad(t[0], t[1], h, mask, t[2]); }, tokens);
+    }
   }
 }
 
@@ -115,11 +121,13 @@ TEST_P(TokenTwins, AttentionOfLargeNumbers) {
   }
   const Tensor x = test::typed(qkv, shape, type());
   const Shape out{1, 150, 16};
-  expect_twins(
-      {x, unset(out)}, [](const Kernels& k, Tensors& t) { k.attention(t[0], 1, t[1]); }, 150);
-  expect_twins(
-      {random(out, "grad"), x, unset(shape)},
-      [](const Kernels& k, Tensors& t) { k.attention_grad(t[0], t[1], 1, t[2]); }, 1000);
+  for (const AttentionMask mask : kMasks) {
+    expect_twins(
+        {x, unset(out)}, [mask](const Kernels& k, Tensors& t) { k.attention(t[0], 1, mask, t[1]); }, 150);
+    expect_twins(
+        {random(out, "grad"), x, unset(shape)},
+        [mask](const Kernels& k, Tensors& t) { k.attention_grad(t[0], t[1], 1, mask, t[2]); }, 1000);
+  }
 }
 
 const Shape kTokens[] = {{1, 1, 1}, {2, 5, 3}, {3, 17, 40}, {1, 64, 7}, {0, 3, 4}};

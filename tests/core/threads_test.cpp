@@ -50,6 +50,7 @@ const Case kCases[] = {
     {"GeluTanh", {kElements}, [](const auto& in) { return gelu(in[0], GeluForm::tanh); }},
     {"LayerNorm", {{40, 5, 250}, {250}, {250}}, [](const auto& in) { return layer_norm(in[0], in[1], in[2]); }},
     {"Attention", {{5, 70, 36}}, [](const auto& in) { return attention(in[0], 4); }},
+    {"CausalAttention", {{5, 70, 36}}, [](const auto& in) { return attention(in[0], 4, AttentionMask::causal); }},
     {"Transpose", {{40, 17, 9}}, [](const auto& in) { return transpose(in[0]); }},
     {"AddBroadcast", {{40, 17, 9}, {17, 9}}, [](const auto& in) { return add_broadcast(in[0], in[1]); }},
     {"TokenMean", {{40, 17, 9}}, [](const auto& in) { return token_mean(in[0]); }},

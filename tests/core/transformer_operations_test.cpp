@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/autograd/backward.h"
 #include "tests/core/operations.h"
 #include "tests/support/finite_differences.h"
 
@@ -104,6 +105,45 @@ TEST_P(TransformerOperations, Attention) {
       near(attention(side_by_side({q[0], q[1], k[0], k[1], v[0], v[1]}), 2), values_of(side_by_side(y)), {3, 7, 8}));
 }
 
+// The mask makes the scores of later tokens so small that their probabilities are 0.
+TEST_P(TransformerOperations, CausalAttention) {
+  for (const std::int64_t tokens : {1, 7, 66}) {
+    const Tensor q = random({2, tokens, 4}, "q");
+    const Tensor k = random({2, tokens, 4}, "k");
+    const Tensor v = random({2, tokens, 4}, "v");
+    Values mask;
+    for (std::int64_t i = 0; i < tokens * tokens; ++i) {
+      mask.push_back(i % tokens > i / tokens ? -1e30 : 0);
+    }
+    const Tensor scores = scale(matmul(q, transpose(k)), 0.5);
+    const Tensor y = matmul(softmax(add_broadcast(scores, typed(mask, {tokens, tokens}))), v);
+    EXPECT_TRUE(near(attention(side_by_side({q, k, v}), 1, AttentionMask::causal), values_of(y), {2, tokens, 4}));
+  }
+}
+
+// Not in a single byte, and neither do the gradients of the later tokens know of them.
+TEST_P(TransformerOperations, CausalAttentionOfATokenDoesNotDependOnLaterOnes) {
+  constexpr std::int64_t kEarlier = 70;
+  constexpr std::int64_t kTokens = 150;
+  for (const std::int64_t width : {8, 36}) {  // on a GPU two kernels in float32
+    const Tensor earlier = random({kEarlier, 3 * width}, "earlier");
+    const auto run = [&](const char* later) {
+      Tensor qkv = cat({earlier, random({kTokens - kEarlier, 3 * width}, later)}).reshape({1, kTokens, 3 * width});
+      qkv.set_requires_grad(true);
+      const Tensor y = attention(qkv, 1, AttentionMask::causal).reshape({kTokens, width}).narrow(0, kEarlier);
+      backward(y, random({kEarlier, width}, "grad"));
+      return std::pair{y, qkv.grad().reshape({kTokens, 3 * width})};
+    };
+    const auto [y, grad] = run("one");
+    const auto [other_y, other_grad] = run("other");
+    EXPECT_TRUE(same_bytes(y, other_y));
+    EXPECT_TRUE(same_bytes(grad.narrow(0, kEarlier), other_grad.narrow(0, kEarlier)));
+    for (const double value : values_of(grad.narrow(kEarlier, kTokens - kEarlier))) {
+      ASSERT_EQ(value, 0);
+    }
+  }
+}
+
 // Whatever stands before the last dimension counts as rows.
 TEST_P(TransformerOperations, TakeAnyNumberOfLeadingDimensions) {
   const Tensor weight = random({5, 6}, "weight");
@@ -167,7 +207,9 @@ TEST_P(TransformerGradients, Attention) {
       {{1, 1, 3}, 1}, {{2, 3, 12}, 2}, {{1, 5, 18}, 3}, {{3, 4, 6}, 1}, {{1, 17, 12}, 4}};
   for (const auto& [shape, heads] : cases) {
     SCOPED_TRACE(to_string(shape));
-    check([h = heads](const Inputs& in) { return attention(in[0], h); }, {random_tensor(shape, "qkv")});
+    for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal}) {
+      check([h = heads, mask](const Inputs& in) { return attention(in[0], h, mask); }, {random_tensor(shape, "qkv")});
+    }
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
+#include "core/ops.h"
+#include "nn/transformer.h"
 #include "tests/support/devices.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
@@ -54,6 +56,18 @@ TEST_P(Layers, WithoutBiasHaveOneParameter) {
   EXPECT_EQ(conv.named_parameters().size(), 1U);
   EXPECT_EQ(linear.forward(Tensor::zeros({1, 6}, DType::float32, GetParam())).to_vector<float>(),
             std::vector<float>(4, 0.0F));
+}
+
+TEST_P(Layers, OnlyCausalBlocksKeepEarlierTokensFromLaterOnes) {
+  const Tensor earlier = random_tensor({4, 8}, "earlier", DType::float32, GetParam());
+  const auto earlier_outputs = [&](AttentionMask mask, const char* last) {
+    TransformerBlock block(8, 2, {}, mask);
+    block.materialize(1, GetParam());
+    const Tensor x = cat({earlier, random_tensor({1, 8}, last, DType::float32, GetParam())});
+    return block.forward(x.reshape({1, 5, 8})).reshape({5, 8}).narrow(0, 4).to_vector<float>();
+  };
+  EXPECT_EQ(earlier_outputs(AttentionMask::causal, "one"), earlier_outputs(AttentionMask::causal, "other"));
+  EXPECT_NE(earlier_outputs(AttentionMask::none, "one"), earlier_outputs(AttentionMask::none, "other"));
 }
 
 TEST(LayersOfNoSize, AreRefused) {

@@ -8,19 +8,25 @@ namespace {
 
 /// The heads of all samples: `count` times queries, keys and values [T, D].
 struct Heads {
-  Heads(const Tensor& y, std::int64_t heads)
+  Heads(const Tensor& y, std::int64_t heads, AttentionMask mask_)
       : count(y.size(0) * heads),
         tokens(y.size(1)),
         width(y.size(2) / heads),
         dtype(y.dtype()),
+        mask(mask_),
         fused_on_cuda(dtype == DType::float32 && width <= 32) {}
   std::int64_t count;
   std::int64_t tokens;  // T
   std::int64_t width;   // D
   DType dtype;
+  AttentionMask mask;
   bool fused_on_cuda;
 
-  std::int64_t scores() const { return count * tokens * tokens; }
+  /// Returns the number of scores that the mask leaves.
+  std::int64_t scores() const {
+    return mask == AttentionMask::causal ? count * tokens * (tokens + 1) / 2 : all_scores();
+  }
+  std::int64_t all_scores() const { return count * tokens * tokens; }
   std::int64_t rows() const { return count * tokens; }
 
   /// Returns the elements that the CPU needs for one head: matrices [T, D] or [block, D] with a token per row, [D, T]
@@ -35,8 +41,8 @@ struct Heads {
 };
 
 // Per score: two products of D terms, the scale, and the softmax's 5, but one less per row.
-KernelCost attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
-  const Heads h(y, heads);
+KernelCost attention(const Tensor& qkv, std::int64_t heads, AttentionMask mask, Tensor& y) {
+  const Heads h(y, heads, mask);
   return {.kind = CostKind::attention,
           .dtype = h.dtype,
           .flops = h.scores() * (4 * h.width + 6) - h.rows(),
@@ -44,13 +50,14 @@ KernelCost attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
           .bytes_written = bytes_of(y),
           .cpu = {.workspace_bytes = element_bytes(h.workspace(1, 1, 1, 1), h.dtype)},
           .cuda = {.launches = h.fused_on_cuda ? 1 : 3,
-                   .workspace_bytes = h.fused_on_cuda ? 0 : element_bytes(h.scores(), h.dtype)}};
+                   .workspace_bytes = h.fused_on_cuda ? 0 : element_bytes(h.all_scores(), h.dtype)}};
 }
 
 // Per score: the first product again and four more, the scale and the softmax again, and 5 for the softmax's gradient.
-KernelCost attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv) {
-  const Heads h(grad_y, heads);
-  const std::int64_t cuda_elements = h.fused_on_cuda ? 3 * h.rows() : 2 * h.scores();
+KernelCost attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, AttentionMask mask,
+                          Tensor& grad_qkv) {
+  const Heads h(grad_y, heads, mask);
+  const std::int64_t cuda_elements = h.fused_on_cuda ? 3 * h.rows() : 2 * h.all_scores();
   return {.kind = CostKind::attention,
           .dtype = h.dtype,
           .flops = h.scores() * (10 * h.width + 11) - h.rows(),

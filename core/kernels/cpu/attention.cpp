@@ -29,8 +29,6 @@ class PaddedMatrix {
   T* data() const { return memory_.data(); }
   T* row(std::int64_t r) const { return data() + r * row_; }
   std::int64_t row_length() const { return row_; }
-  std::int64_t columns() const { return columns_; }
-  std::int64_t vectors() const { return row_ / kLanes<T>; }
 
   /// Takes the first `rows` rows from a matrix with rows `from_row` apart.
   const PaddedMatrix& take(std::int64_t rows, const T* from, std::int64_t from_row) const {
@@ -67,22 +65,40 @@ struct Factor {
   std::int64_t step;
 };
 
-/// out [rows, …] = a [rows, k] times b [k, …], or is increased by it.
+/// out [rows, columns] = a [rows, k] times b [k, columns], or is increased by it; columns in whole vectors.
 template <class T>
-void multiply_padded(Device device, std::int64_t rows, std::int64_t k, const Factor<T>& a, const PaddedMatrix<T>& b,
-                     const PaddedMatrix<T>& out, bool add = false) {
-  multiply<T>(device, rows, k, b.vectors(), a.data, a.row, a.step, {b.data(), b.row_length()},
+void multiply_padded(Device device, std::int64_t rows, std::int64_t columns, std::int64_t k, const Factor<T>& a,
+                     const PaddedMatrix<T>& b, const PaddedMatrix<T>& out, bool add = false) {
+  multiply<T>(device, rows, k, groups_of<T>(columns), a.data, a.row, a.step, {b.data(), b.row_length()},
               {out.data(), out.row_length()}, add);
 }
 
-/// Replaces the first `rows` rows by softmax(scale * row); the padding becomes zeros again.
+/// A block of queries, and the keys that they see.
 template <class T>
-void softmax_rows(std::int64_t rows, T scale, const PaddedMatrix<T>& scores) {
-  const std::int64_t length = scores.row_length();
-  const std::int64_t padding = length - scores.columns();
-  for (std::int64_t r = 0; r < rows; ++r) {
+struct QueryBlock {
+  QueryBlock(const AttentionShape& shape, std::int64_t first)
+      : s(shape), begin(first), rows(std::min(kQueries, s.tokens - begin)), keys(s.visible(begin + rows - 1)) {}
+  const AttentionShape& s;
+  std::int64_t begin;  // the first query
+  std::int64_t rows;   // their number
+  std::int64_t keys;   // that the last one sees
+  /// Returns the length of the part of row r that the query sees, in whole vectors.
+  std::int64_t length(std::int64_t r) const { return groups_of<T>(s.visible(begin + r)) * kLanes<T>; }
+  /// Sets what query r does not see, up to column `end`.
+  void fill_hidden(T* row, std::int64_t r, std::int64_t end, T value) const {
+    const std::int64_t visible = s.visible(begin + r);
+    std::fill_n(row + visible, end - visible, value);
+  }
+};
+
+/// Replaces the rows by softmax(scale * row); what a query does not see becomes zeros.
+template <class T>
+void softmax_rows(const QueryBlock<T>& block, const PaddedMatrix<T>& scores) {
+  const T scale = block.s.template scale<T>();
+  for (std::int64_t r = 0; r < block.rows; ++r) {
     T* row = scores.row(r);
-    std::fill_n(row + scores.columns(), padding, -std::numeric_limits<T>::infinity());
+    const std::int64_t length = block.length(r);
+    block.fill_hidden(row, r, length, -std::numeric_limits<T>::infinity());
     Vec<T> largest = load(row);
     for (std::int64_t j = kLanes<T>; j < length; j += kLanes<T>) {
       const Vec<T> values = load(row + j);
@@ -95,7 +111,7 @@ void softmax_rows(std::int64_t rows, T scale, const PaddedMatrix<T>& scores) {
     for (std::int64_t j = 0; j < length; j += kLanes<T>) {
       store(exp<T>((load(row + j) - broadcast(most)) * broadcast(scale)), row + j);
     }
-    std::fill_n(row + scores.columns(), padding, T(0));
+    block.fill_hidden(row, r, block.length(block.rows - 1), T(0));
     Vec<T> sum{};
     for (std::int64_t j = 0; j < length; j += kLanes<T>) {
       sum += load(row + j);
@@ -107,11 +123,12 @@ void softmax_rows(std::int64_t rows, T scale, const PaddedMatrix<T>& scores) {
   }
 }
 
-/// Replaces the first `rows` rows of dp by the gradient of the scores: p (dp - sum of p dp) scale.
+/// Replaces the rows of dp by the gradient of the scores: p (dp - sum of p dp) scale.
 template <class T>
-void softmax_grad_rows(std::int64_t rows, T scale, const PaddedMatrix<T>& p, const PaddedMatrix<T>& dp) {
-  const std::int64_t length = p.row_length();
-  for (std::int64_t r = 0; r < rows; ++r) {
+void softmax_grad_rows(const QueryBlock<T>& block, const PaddedMatrix<T>& p, const PaddedMatrix<T>& dp) {
+  const T scale = block.s.template scale<T>();
+  const std::int64_t length = block.length(block.rows - 1);
+  for (std::int64_t r = 0; r < block.rows; ++r) {
     const T* probability = p.row(r);
     T* grad = dp.row(r);
     Vec<T> sum{};
@@ -125,42 +142,43 @@ void softmax_grad_rows(std::int64_t rows, T scale, const PaddedMatrix<T>& p, con
   }
 }
 
-void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
+void attention(const Tensor& qkv, std::int64_t heads, AttentionMask mask, Tensor& y) {
   dispatch_floating(qkv.dtype(), "attention", [&]<class T>() {
     const Device device = y.device();
-    const AttentionShape s{y.size(0), y.size(1), y.size(2), heads};
+    const AttentionShape s{y.size(0), y.size(1), y.size(2), heads, mask};
     const T* in = qkv.data<T>();      // [N, T, 3 W]
     T* result = y.mutable_data<T>();  // [N, T, W]
-    const std::int64_t block = std::min(s.tokens, kQueries);
+    const std::int64_t rows = std::min(s.tokens, kQueries);
     parallel_for(device, s.samples * s.heads, [&](std::int64_t h) {
       const SingleThreaded inside;
       const Head<const T> head(s, h, in);
       T* out = head_of(s, h, result);
       const PaddedMatrix<T> keys(device, s.head_width(), s.tokens);  // transposed
       const PaddedMatrix<T> values(device, s.tokens, s.head_width());
-      const PaddedMatrix<T> p(device, block, s.tokens);
-      const PaddedMatrix<T> sums(device, block, s.head_width());
+      const PaddedMatrix<T> p(device, rows, s.tokens);
+      const PaddedMatrix<T> sums(device, rows, s.head_width());
       keys.take_transposed(head.k, head.row);
       values.take(s.tokens, head.v, head.row);
-      for (std::int64_t t = 0; t < s.tokens; t += block) {
-        const std::int64_t rows = std::min(block, s.tokens - t);
-        multiply_padded<T>(device, rows, s.head_width(), {head.q + t * head.row, head.row, 1}, keys, p);
-        softmax_rows(rows, s.scale<T>(), p);
-        multiply_padded<T>(device, rows, s.tokens, {p.data(), p.row_length(), 1}, values, sums);
-        sums.give(rows, out + t * s.width, s.width);
+      for (std::int64_t t = 0; t < s.tokens; t += kQueries) {
+        const QueryBlock<T> block(s, t);
+        const Factor<T> queries{head.q + t * head.row, head.row, 1};
+        multiply_padded<T>(device, block.rows, block.keys, s.head_width(), queries, keys, p);
+        softmax_rows(block, p);
+        multiply_padded<T>(device, block.rows, s.head_width(), block.keys, {p.data(), p.row_length(), 1}, values, sums);
+        sums.give(block.rows, out + t * s.width, s.width);
       }
     });
   });
 }
 
-void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv) {
+void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, AttentionMask mask, Tensor& grad_qkv) {
   dispatch_floating(qkv.dtype(), "attention_grad", [&]<class T>() {
     const Device device = grad_y.device();
-    const AttentionShape s{grad_y.size(0), grad_y.size(1), grad_y.size(2), heads};
+    const AttentionShape s{grad_y.size(0), grad_y.size(1), grad_y.size(2), heads, mask};
     const T* in = qkv.data<T>();          // [N, T, 3 W]
     const T* grads = grad_y.data<T>();    // [N, T, W]
     T* out = grad_qkv.mutable_data<T>();  // [N, T, 3 W]
-    const std::int64_t block = std::min(s.tokens, kQueries);
+    const std::int64_t rows = std::min(s.tokens, kQueries);
     const std::int64_t width = s.head_width();
     parallel_for(device, s.samples * s.heads, [&](std::int64_t h) {
       const SingleThreaded inside;
@@ -170,30 +188,32 @@ void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads,
       const PaddedMatrix<T> transposed_keys(device, width, s.tokens);
       const PaddedMatrix<T> transposed_values(device, width, s.tokens);
       const PaddedMatrix<T> keys(device, s.tokens, width);
-      const PaddedMatrix<T> queries(device, block, width);
-      const PaddedMatrix<T> upstream(device, block, width);
-      const PaddedMatrix<T> p(device, block, s.tokens);
-      const PaddedMatrix<T> ds(device, block, s.tokens);
-      const PaddedMatrix<T> grad_q(device, block, width);
+      const PaddedMatrix<T> queries(device, rows, width);
+      const PaddedMatrix<T> upstream(device, rows, width);
+      const PaddedMatrix<T> p(device, rows, s.tokens);
+      const PaddedMatrix<T> ds(device, rows, s.tokens);
+      const PaddedMatrix<T> grad_q(device, rows, width);
       const PaddedMatrix<T> grad_k(device, s.tokens, width);
       const PaddedMatrix<T> grad_v(device, s.tokens, width);
       transposed_keys.take_transposed(head.k, head.row);
       transposed_values.take_transposed(head.v, head.row);
       keys.take(s.tokens, head.k, head.row);
-      for (std::int64_t t = 0; t < s.tokens; t += block) {
-        const std::int64_t rows = std::min(block, s.tokens - t);
+      for (std::int64_t t = 0; t < s.tokens; t += kQueries) {
+        const QueryBlock<T> block(s, t);
         const T* q = head.q + t * head.row;
         const T* grad_rows = grad_out + t * s.width;
-        queries.take(rows, q, head.row);
-        upstream.take(rows, grad_rows, s.width);
-        multiply_padded<T>(device, rows, width, {q, head.row, 1}, transposed_keys, p);
-        softmax_rows(rows, s.scale<T>(), p);
-        multiply_padded<T>(device, rows, width, {grad_rows, s.width, 1}, transposed_values, ds);
-        softmax_grad_rows(rows, s.scale<T>(), p, ds);
-        multiply_padded<T>(device, rows, s.tokens, {ds.data(), ds.row_length(), 1}, keys, grad_q);
-        multiply_padded<T>(device, s.tokens, rows, {ds.data(), 1, ds.row_length()}, queries, grad_k, true);
-        multiply_padded<T>(device, s.tokens, rows, {p.data(), 1, p.row_length()}, upstream, grad_v, true);
-        grad_q.give(rows, grad.q + t * grad.row, grad.row);
+        queries.take(block.rows, q, head.row);
+        upstream.take(block.rows, grad_rows, s.width);
+        multiply_padded<T>(device, block.rows, block.keys, width, {q, head.row, 1}, transposed_keys, p);
+        softmax_rows(block, p);
+        multiply_padded<T>(device, block.rows, block.keys, width, {grad_rows, s.width, 1}, transposed_values, ds);
+        softmax_grad_rows(block, p, ds);
+        multiply_padded<T>(device, block.rows, width, block.keys, {ds.data(), ds.row_length(), 1}, keys, grad_q);
+        multiply_padded<T>(device, block.keys, width, block.rows, {ds.data(), 1, ds.row_length()}, queries, grad_k,
+                           true);
+        multiply_padded<T>(device, block.keys, width, block.rows, {p.data(), 1, p.row_length()}, upstream, grad_v,
+                           true);
+        grad_q.give(block.rows, grad.q + t * grad.row, grad.row);
       }
       grad_k.give(s.tokens, grad.k, grad.row);
       grad_v.give(s.tokens, grad.v, grad.row);

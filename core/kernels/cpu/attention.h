@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/kernels/settings.h"
+
 namespace stagecoach::cpu {
 
 struct AttentionShape {
@@ -19,6 +21,9 @@ struct AttentionShape {
   std::int64_t tokens;   ///< T
   std::int64_t width;    ///< W
   std::int64_t heads;
+  AttentionMask mask = AttentionMask::none;
+  /// Returns how many tokens, from the first one on, token t sees.
+  std::int64_t visible(std::int64_t t) const { return mask == AttentionMask::causal ? t + 1 : tokens; }
   std::int64_t head_width() const { return width / heads; }  ///< D
   template <class T>
   T scale() const {
@@ -58,11 +63,11 @@ T dot(std::int64_t count, const T* a, const T* b) {
   return sum;
 }
 
-/// Returns p[s] = softmax over s of q[t] k[s] / sqrt(D).
+/// Returns p[s] = softmax over s of q[t] k[s] / sqrt(D), for each s that t sees.
 template <class T>
 std::vector<T> probabilities(const AttentionShape& shape, const Head<const T>& head, std::int64_t t) {
   std::vector<T> p;
-  for (std::int64_t s = 0; s < shape.tokens; ++s) {
+  for (std::int64_t s = 0; s < shape.visible(t); ++s) {
     const T score = dot(shape.head_width(), head.q + t * head.row, head.k + s * head.row);
     p.push_back(shape.scale<T>() * score);
   }
@@ -87,7 +92,7 @@ void attention(const AttentionShape& shape, const T* qkv, T* y) {
     T* out = head_of(shape, h, y);
     for (std::int64_t t = 0; t < shape.tokens; ++t) {
       const std::vector<T> p = probabilities(shape, head, t);
-      for (std::int64_t s = 0; s < shape.tokens; ++s) {
+      for (std::int64_t s = 0; s < shape.visible(t); ++s) {
         for (std::int64_t d = 0; d < shape.head_width(); ++d) {
           out[t * shape.width + d] += p[static_cast<std::size_t>(s)] * head.v[s * head.row + d];
         }
@@ -109,11 +114,11 @@ void attention_grad(const AttentionShape& shape, const T* grad_y, const T* qkv, 
       const std::vector<T> p = probabilities(shape, head, t);
       const T* upstream = grad_out + t * shape.width;
       std::vector<T> dp;
-      for (std::int64_t s = 0; s < shape.tokens; ++s) {
+      for (std::int64_t s = 0; s < shape.visible(t); ++s) {
         dp.push_back(dot(shape.head_width(), upstream, head.v + s * head.row));
       }
-      const T mean = dot(shape.tokens, p.data(), dp.data());
-      for (std::int64_t s = 0; s < shape.tokens; ++s) {
+      const T mean = dot(shape.visible(t), p.data(), dp.data());
+      for (std::int64_t s = 0; s < shape.visible(t); ++s) {
         const auto i = static_cast<std::size_t>(s);
         const T ds = p[i] * (dp[i] - mean) * shape.scale<T>();
         for (std::int64_t d = 0; d < shape.head_width(); ++d) {

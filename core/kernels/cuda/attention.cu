@@ -11,6 +11,7 @@
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/batched_product.cuh"
 #include "core/kernels/cuda/fused_attention.cuh"
+#include "core/kernels/cuda/rows.cuh"
 #include "core/kernels/cuda/tensor_core_attention.cuh"
 #include "core/kernels/groups.h"
 
@@ -18,8 +19,12 @@ namespace stagecoach::cuda {
 
 /// The extents of y [N, T, W], and where the matrices of its heads are.
 struct AttentionExtents {
-  AttentionExtents(const Tensor& y, std::int64_t heads_)
-      : batches(y.size(0) * heads_), tokens(to_int(y.size(1))), width(to_int(y.size(2))), heads(to_int(heads_)) {
+  AttentionExtents(const Tensor& y, std::int64_t heads_, AttentionMask mask)
+      : batches(y.size(0) * heads_),
+        tokens(to_int(y.size(1))),
+        width(to_int(y.size(2))),
+        heads(to_int(heads_)),
+        causal(mask == AttentionMask::causal) {
     to_int(3 * y.size(1) * y.size(2), kMaxElements);
   }
   int head_width() const { return width / heads; }
@@ -35,6 +40,7 @@ struct AttentionExtents {
   int tokens;
   int width;
   int heads;
+  bool causal;
 };
 
 /// [T, D] of each head, in tokens `row` elements long, as a factor whose K index is along D, or along T.
@@ -51,7 +57,8 @@ BatchedOperand<T, false> along_tokens(const AttentionExtents& e, const T* data, 
 template <class T>
 void multiply_features(const AttentionExtents& e, const T* a, int a_row, const T* b, int b_row, T factor,
                        Tensor& scores) {
-  const BatchedResult<T> result{scores.mutable_data<T>(), e.tokens, e.in_scores(), factor};
+  const ProductPart part = e.causal ? ProductPart::lower_result : ProductPart::all;
+  const BatchedResult<T> result{scores.mutable_data<T>(), e.tokens, e.in_scores(), factor, part};
   multiply_batches<T>(scores.device(), e.batches, {e.tokens, e.tokens, e.head_width()}, along_features(e, a, a_row),
                       along_features(e, b, b_row), result);
 }
@@ -63,19 +70,95 @@ void multiply_tokens(const AttentionExtents& e, const Tensor& scores, const T* b
   const int across = kTransposed ? 1 : e.tokens;
   const BatchedOperand<T, !kTransposed> a{{scores.data<T>(), e.tokens, across, kTransposed ? e.tokens : 1},
                                           e.in_scores()};
-  const BatchedResult<T> result{out, out_row, e.in_tokens(out_row), factor};
+  const ProductPart part = !e.causal ? ProductPart::all : kTransposed ? ProductPart::upper_a : ProductPart::lower_a;
+  const BatchedResult<T> result{out, out_row, e.in_tokens(out_row), factor, part};
   multiply_batches<T>(scores.device(), e.batches, {e.tokens, e.head_width(), e.tokens}, a, along_tokens(e, b, b_row),
                       result);
 }
 
-/// Returns softmax(q k^T / sqrt(D)) [N heads, T, T].
+/// Calls body(column, visible) for the columns of this thread in a row of causal scores, up to the end of the
+/// diagonal's tile: products read so far.
+template <int kThreads, class Body>
+__device__ void for_each_causal_column(int tokens, int thread, int query, const Body& body) {
+  const int end = (query / kTile + 1) * kTile;
+  for (int c = thread; c < (end < tokens ? end : tokens); c += kThreads) {
+    body(c, c <= query);
+  }
+}
+
+/// The softmax over the first t + 1 scores of query t, in place; the others of the diagonal's tile become 0. `rows`: of
+/// all heads.
+template <int kThreads, class T>
+__global__ void causal_softmax_kernel(int rows, int tokens, T* scores) {
+  using Reduction = RowReduction<T, kThreads>;
+  STAGECOACH_SHARED(Reduction, reduction);
+  const auto [row, thread] = RowThread<kThreads>();
+  if (row >= rows) {
+    return;
+  }
+  const int query = row % tokens;
+  T* s = scores + static_cast<long long>(row) * tokens;
+  const LogSoftmax<T> log_softmax = log_softmax_of<kThreads>(reduction, thread, s, query + 1);
+  for_each_causal_column<kThreads>(tokens, thread, query,
+                                   [&](int c, bool visible) { s[c] = visible ? exp(log_softmax(s[c])) : T(0); });
+}
+
+/// Its gradient, in place of dp, the gradient of the probabilities p.
+template <int kThreads, class T>
+__global__ void causal_softmax_grad_kernel(int rows, int tokens, const T* probabilities, T* grads) {
+  using Reduction = RowReduction<T, kThreads>;
+  STAGECOACH_SHARED(Reduction, reduction);
+  const auto [row, thread] = RowThread<kThreads>();
+  if (row >= rows) {
+    return;
+  }
+  const int query = row % tokens;
+  const T* p = probabilities + static_cast<long long>(row) * tokens;
+  T* dp = grads + static_cast<long long>(row) * tokens;
+  T sum = 0;
+  for (int c = thread; c <= query; c += kThreads) {
+    sum += p[c] * dp[c];
+  }
+  sum = reduce_row<kThreads>(reduction, sum, Sum{});
+  for_each_causal_column<kThreads>(tokens, thread, query,
+                                   [&](int c, bool visible) { dp[c] = visible ? p[c] * (dp[c] - sum) : T(0); });
+}
+
+/// Replaces scores [N heads, T, T] by their softmax over the keys.
+template <class T>
+void softmax_of_scores(const AttentionExtents& e, Tensor& scores) {
+  Tensor rows = scores.alias({e.batches * e.tokens, e.tokens}, 0);
+  if (!e.causal) {
+    return kernels().softmax(rows, rows);
+  }
+  const int count = to_int(rows.size(0));
+  with_threads_for(count, e.tokens, [&]<int kThreads>(unsigned blocks) {
+    launch(causal_softmax_kernel<kThreads, T>, blocks, kRowBlockThreads, 0, compute_stream(scores.device()), count,
+           e.tokens, scores.mutable_data<T>());
+  });
+}
+
+/// Replaces dp, the gradient of the probabilities p, by that of the scores before their scale.
+template <class T>
+void softmax_grad_of_scores(const AttentionExtents& e, const Tensor& p, Tensor& dp) {
+  Tensor rows = dp.alias({e.batches * e.tokens, e.tokens}, 0);
+  if (!e.causal) {
+    return kernels().softmax_grad(rows, p.alias(rows.shape(), 0), rows);
+  }
+  const int count = to_int(rows.size(0));
+  with_threads_for(count, e.tokens, [&]<int kThreads>(unsigned blocks) {
+    launch(causal_softmax_grad_kernel<kThreads, T>, blocks, kRowBlockThreads, 0, compute_stream(dp.device()), count,
+           e.tokens, p.data<T>(), dp.mutable_data<T>());
+  });
+}
+
+/// Returns softmax(q k^T / sqrt(D)) [N heads, T, T]; with the causal mask, of tiles up to the diagonal only.
 template <class T>
 Tensor probabilities(const AttentionExtents& e, const Tensor& qkv, T scale) {
   Tensor p = Tensor::empty(e.scores(), qkv.dtype(), qkv.device());
   const T* q = qkv.data<T>();
   multiply_features<T>(e, q, 3 * e.width, q + e.width, 3 * e.width, scale, p);
-  Tensor rows = p.alias({e.batches * e.tokens, e.tokens}, 0);
-  kernels().softmax(rows, rows);
+  softmax_of_scores<T>(e, p);
   return p;
 }
 
@@ -97,8 +180,7 @@ void attention_grad_by_products(const AttentionExtents& e, const Tensor& grad_y,
   multiply_tokens<T, true>(e, p, upstream, e.width, T(1), grad + 2 * e.width, row);
   Tensor ds = Tensor::empty(e.scores(), qkv.dtype(), qkv.device());
   multiply_features<T>(e, upstream, e.width, q + 2 * e.width, row, T(1), ds);
-  Tensor rows = ds.alias({e.batches * e.tokens, e.tokens}, 0);
-  kernels().softmax_grad(rows, p.alias(rows.shape(), 0), rows);
+  softmax_grad_of_scores<T>(e, p, ds);
   multiply_tokens<T, false>(e, ds, q + e.width, row, scale, grad, row);
   multiply_tokens<T, true>(e, ds, q, row, scale, grad + e.width, row);
 }
@@ -114,7 +196,7 @@ void with_width(const AttentionExtents& e, const Body& body) {
   const int tiles = (e.tokens + kTokenTile - 1) / kTokenTile;
   const auto blocks = static_cast<unsigned>(to_int(e.batches * tiles));
   if (blocks > 0) {
-    body.template operator()<kWidth>(Heads{e.tokens, e.heads, e.head_width(), tiles}, blocks);
+    body.template operator()<kWidth>(Heads{e.tokens, e.heads, e.head_width(), tiles, e.causal}, blocks);
   }
 }
 
@@ -187,9 +269,9 @@ void attention_grad_on_tensor_cores(const AttentionExtents& e, const Tensor& gra
 
 namespace {
 
-void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
+void attention(const Tensor& qkv, std::int64_t heads, AttentionMask mask, Tensor& y) {
   dispatch_floating(qkv.dtype(), "attention", [&]<class T>() {
-    const AttentionExtents e(y, heads);
+    const AttentionExtents e(y, heads, mask);
     const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
     if constexpr (std::is_same_v<T, float>) {
       if (e.fit_tensor_cores(qkv.device())) {
@@ -203,9 +285,9 @@ void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
   });
 }
 
-void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv) {
+void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, AttentionMask mask, Tensor& grad_qkv) {
   dispatch_floating(qkv.dtype(), "attention_grad", [&]<class T>() {
-    const AttentionExtents e(grad_y, heads);
+    const AttentionExtents e(grad_y, heads, mask);
     const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
     if constexpr (std::is_same_v<T, float>) {
       if (e.fit_tensor_cores(qkv.device())) {

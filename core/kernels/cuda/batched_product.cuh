@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Many matrix products of one size in one launch: a block finds its pair of matrices by blockIdx.z. The kernel is the
-/// tiled one of matrix_product.cuh.
+/// Many matrix products of one size in one launch: a block finds its pair of matrices by blockIdx.z. The tiles are
+/// those of the tiled kernel of matrix_product.cuh.
 
 #include "core/kernels/cuda/matrix_product.cuh"
 
@@ -32,6 +32,14 @@ struct BatchedOperand {
   __device__ T load(Mn mn, K k) const { return load_at(matrix.data + offsets.here(), mn + k); }
 };
 
+/// The part of a product that is computed, in tiles: all, or what a causal mask leaves.
+enum class ProductPart {
+  all,
+  lower_result,  ///< n <= m: the scores of query m and key n
+  lower_a,       ///< k <= m: a(m, k) is 0 beyond the diagonal
+  upper_a,       ///< k >= m: a(m, k) is 0 before the diagonal
+};
+
 /// Rows of the result are `row` apart; each value is multiplied by `factor`.
 template <class T>
 struct BatchedResult {
@@ -39,10 +47,29 @@ struct BatchedResult {
   int row;
   BatchOffsets offsets;
   T factor = 1;
+  ProductPart part = ProductPart::all;
   __device__ void store(int m, int n, T value) const {
     data[offsets.here() + static_cast<long long>(m) * row + n] = factor * value;
   }
+  /// Restricts a block's work to the part. Returns whether any is left.
+  __device__ bool clip(BlockRange& range) const {
+    if (part == ProductPart::lower_a && range.k_end > range.m + kTile) {
+      range.k_end = range.m + kTile;
+    } else if (part == ProductPart::upper_a) {
+      range.k_begin = range.m;
+    }
+    return part != ProductPart::lower_result || range.n <= range.m;
+  }
 };
+
+template <class T, class A, class B>
+__global__ void __launch_bounds__(kTile* kTile) batched_product(A a, B b, Output<T, BatchedResult<T>> out) {
+  STAGECOACH_SHARED(SmallTiles<T>, tiles);
+  BlockRange range(out.e, kTile, kTile, out.e.k);
+  if (out.result.clip(range)) {
+    multiply_in_shared(tiles, range, a, b, out);
+  }
+}
 
 inline constexpr std::int64_t kMaxBatches = 65535;  ///< the limit of a grid's third dimension
 
@@ -53,9 +80,8 @@ void multiply_batches(Device device, std::int64_t batches, const ProductExtents&
   const int blocks = block_tile(ProductKernel::tiled, e).blocks(e);
   const dim3 grid(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(to_int(batches, kMaxBatches)));
   if (batches > 0 && blocks > 0) {
-    using Out = Output<T, BatchedResult<T>>;
-    launch(product_tiled<T, A, B, Out>, grid, kTile * kTile, 0, compute_stream(device), a, b, Out{result, nullptr, e},
-           e.k);
+    launch(batched_product<T, A, B>, grid, kTile * kTile, 0, compute_stream(device), a, b,
+           Output<T, BatchedResult<T>>{result, nullptr, e});
   }
 }
 

@@ -19,12 +19,19 @@ inline constexpr int kScoreChunk = 8;      ///< scores that a thread computes be
 template <int kWidth>
 inline constexpr int kMinBlocksPerSm = 128 / kWidth;
 
+/// Tokens in whose tiles a block looks for keys, or for queries.
+struct TokenRange {
+  int begin;
+  int end;
+};
+
 /// The layout of the heads in tokens [N, T, …]; a block works on up to kTokenTile tokens of one head.
 struct Heads {
   int tokens;  // T
   int heads;   // per sample
   int width;   // D
   int tiles;   // of T
+  bool causal;
   __device__ int head() const { return static_cast<int>(blockIdx.x) / tiles; }
   __device__ int first_token() const { return static_cast<int>(blockIdx.x) % tiles * kTokenTile; }
   /// The offset of the head's first token, where tokens are `row` elements long.
@@ -33,6 +40,15 @@ struct Heads {
   }
   /// How many tokens of the tile at `begin` exist.
   __device__ int count(int begin) const { return tokens - begin < kTokenTile ? tokens - begin : kTokenTile; }
+
+  // With the causal mask: the block's tokens see no tile after their own one, and of that the tokens up to themselves.
+  __device__ TokenRange keys() const { return {0, causal ? first_token() + 1 : tokens}; }
+  __device__ TokenRange queries() const { return {causal ? first_token() : 0, tokens}; }
+  __device__ bool is_diagonal(int begin) const { return causal && begin == first_token(); }
+  /// How many tokens of the tile at `begin` the block's token `token` sees.
+  __device__ int visible(int begin, int token) const {
+    return is_diagonal(begin) && token < count(begin) ? token + 1 : count(begin);
+  }
 };
 
 /// The features of a token in registers; those beyond D are 0.
@@ -142,16 +158,16 @@ __device__ Features<kWidth> load_token(TokenTile<kWidth>& tile, const Heads& hea
   return tile.get(static_cast<int>(threadIdx.x));
 }
 
-/// Calls body(begin, count) for each tile of two sequences of tokens, when it is in `tiles`.
+/// Calls body(begin) for each tile of two sequences of tokens that `range` has a part of, when it is in `tiles`.
 template <int kWidth, class Body>
-__device__ void for_each_tile(TwoTiles<kWidth>& tiles, const Heads& heads, const float* a, int a_row, const float* b,
-                              int b_row, const Body& body) {
-  for (int begin = 0; begin < heads.tokens; begin += kTokenTile) {
+__device__ void for_each_tile(TwoTiles<kWidth>& tiles, const Heads& heads, const TokenRange& range, const float* a,
+                              int a_row, const float* b, int b_row, const Body& body) {
+  for (int begin = range.begin; begin < range.end; begin += kTokenTile) {
     __syncthreads();  // all threads have read the tiles
     tiles.a.load(heads, a, a_row, begin);
     tiles.b.load(heads, b, b_row, begin);
     __syncthreads();  // the tiles are complete
-    body(begin, heads.count(begin));
+    body(begin);
   }
 }
 
@@ -179,8 +195,7 @@ struct OnlineSoftmax {
   }
 };
 
-/// Computes the scores of `query` and the keys of a tile from `begin` on; those of keys that do not exist are
-/// -infinity.
+/// Computes the scores of `query` and the keys of a tile from `begin` on; those from key `count` on are -infinity.
 template <int kWidth>
 __device__ void score_chunk(const Features<kWidth>& query, const TokenTile<kWidth>& keys, float scale, int begin,
                             int count, float (&scores)[kScoreChunk]) {
@@ -206,7 +221,8 @@ __global__ void __launch_bounds__(kTokenTile, kMinBlocksPerSm<kWidth>)
   const Features<kWidth> query = load_token(tiles.a, heads, qkv, 3 * w);
   OnlineSoftmax softmax;
   Features<kWidth> out;
-  for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
+  for_each_tile(tiles, heads, heads.keys(), qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int tile) {
+    const int count = heads.visible(tile, static_cast<int>(threadIdx.x));
     for (int begin = 0; begin < count; begin += kScoreChunk) {
       float scores[kScoreChunk];
       score_chunk(query, tiles.a, scale, begin, count, scores);
@@ -231,7 +247,8 @@ __global__ void __launch_bounds__(kTokenTile, kMinBlocksPerSm<kWidth>)
   const Features<kWidth> grad = load_token(tiles.a, heads, grad_y, w);
   OnlineSoftmax softmax;
   float mean = 0;
-  for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
+  for_each_tile(tiles, heads, heads.keys(), qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int tile) {
+    const int count = heads.visible(tile, static_cast<int>(threadIdx.x));
     for (int begin = 0; begin < count; begin += kScoreChunk) {
       float scores[kScoreChunk];
       score_chunk(query, tiles.a, scale, begin, count, scores);
@@ -248,7 +265,8 @@ __global__ void __launch_bounds__(kTokenTile, kMinBlocksPerSm<kWidth>)
     statistics[static_cast<long long>(heads.head()) * heads.tokens + token] = mine;
   }
   Features<kWidth> grad_query;
-  for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
+  for_each_tile(tiles, heads, heads.keys(), qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int tile) {
+    const int count = heads.visible(tile, static_cast<int>(threadIdx.x));
     for (int j = 0; j < count; ++j) {
       const Features<kWidth> key = tiles.a.get(j);
       const float probability = exp(scale * query.dot(key) - mine.max) * mine.inverse_sum;
@@ -270,12 +288,14 @@ __global__ void __launch_bounds__(kTokenTile, kMinBlocksPerSm<kWidth>)
   const QueryStatistics* head_statistics = statistics + static_cast<long long>(heads.head()) * heads.tokens;
   Features<kWidth> grad_key;
   Features<kWidth> grad_value;
-  for_each_tile(tiles, heads, qkv, 3 * w, grad_y, w, [&](int begin, int count) {
-    for (int i = 0; i < count; ++i) {
+  for_each_tile(tiles, heads, heads.queries(), qkv, 3 * w, grad_y, w, [&](int begin) {
+    const int first = heads.is_diagonal(begin) ? static_cast<int>(threadIdx.x) : 0;  // that sees the key
+    for (int i = first / 32 * 32; i < heads.count(begin); ++i) {                     // the same for the warp
       const QueryStatistics query_statistics = head_statistics[begin + i];
       const Features<kWidth> query = tiles.a.get(i);
       const Features<kWidth> grad = tiles.b.get(i);
-      const float probability = exp(scale * query.dot(key) - query_statistics.max) * query_statistics.inverse_sum;
+      const float score = i < first ? -INFINITY : scale * query.dot(key);
+      const float probability = exp(score - query_statistics.max) * query_statistics.inverse_sum;
       grad_value.add(probability, grad);
       grad_key.add(probability * (value.dot(grad) - query_statistics.mean), query);
     }

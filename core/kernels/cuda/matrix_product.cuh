@@ -62,9 +62,8 @@ struct SmallTiles {
 };
 
 template <class T, class A, class B, class Out>
-__global__ void __launch_bounds__(kTile* kTile) product_tiled(A a, B b, Out out, int k_per_split) {
-  STAGECOACH_SHARED(SmallTiles<T>, tiles);
-  const BlockRange range(out.e, kTile, kTile, k_per_split);
+__device__ void multiply_in_shared(SmallTiles<T>& tiles, const BlockRange& range, const A& a, const B& b,
+                                   const Out& out) {
   const int x = static_cast<int>(threadIdx.x) % kTile;
   const int y = static_cast<int>(threadIdx.x) / kTile;
   // A thread need not load the elements that it uses: adjacent threads load adjacent elements.
@@ -85,6 +84,12 @@ __global__ void __launch_bounds__(kTile* kTile) product_tiled(A a, B b, Out out,
     __syncthreads();  // all threads have read them
   }
   out.store(range.m + y, range.n + x, sum);
+}
+
+template <class T, class A, class B, class Out>
+__global__ void __launch_bounds__(kTile* kTile) product_tiled(A a, B b, Out out, int k_per_split) {
+  STAGECOACH_SHARED(SmallTiles<T>, tiles);
+  multiply_in_shared(tiles, BlockRange(out.e, kTile, kTile, k_per_split), a, b, out);
 }
 
 // ---- 3. tiled in shared memory and in registers

@@ -82,12 +82,13 @@ struct OnlineSoftmaxOfRows {
   }
 };
 
-/// Scores of tokens beyond `count` become -infinity.
-__device__ inline void mask_scores(int count, float (&scores)[kTileScores][4]) {
-  if (count < kTokenTile) {
+/// Scores of this thread's queries with keys of the tile at `begin` that they do not see become -infinity.
+__device__ inline void mask_scores(const Heads& heads, int begin, float (&scores)[kTileScores][4]) {
+  if (heads.count(begin) < kTokenTile || heads.is_diagonal(begin)) {
+    const int visible[2] = {heads.visible(begin, lane_row()), heads.visible(begin, lane_row() + 8)};
 #pragma unroll
     for (int i = 0; i < 4 * kTileScores; ++i) {
-      if (i / 4 * 8 + 2 * lane_place() + i % 2 >= count) {
+      if (i / 4 * 8 + 2 * lane_place() + i % 2 >= visible[i / 2 % 2]) {
         scores[i / 4][i % 4] = -INFINITY;
       }
     }
@@ -103,11 +104,11 @@ __global__ void __launch_bounds__(kTensorCoreThreads, kAttentionBlocks<kWidth, k
   const auto query = WarpTokens<kWidth>::template load<kVector>(in.heads, in.queries());
   OnlineSoftmaxOfRows softmax{in.scale * kLog2E};
   WarpSums<kWidth> out;
-  for_each_tile<kVector, kOneTile>(tiles, in.heads, in.keys(), in.values(), parts, [&](int begin) {
+  for_each_tile<kVector, kOneTile>(tiles, in.heads, in.heads.keys(), in.keys(), in.values(), parts, [&](int begin) {
     float scores[kTileScores][4];
     float rescale[2];
     multiply_features(query, tiles.a, 0, scores);
-    mask_scores(in.heads.count(begin), scores);
+    mask_scores(in.heads, begin, scores);
     softmax.add(scores, rescale);
     out.scale(rescale);
     out.add(scores, tiles.b, 0);
@@ -123,8 +124,8 @@ struct QueryLogSum {
 };
 
 /// The gradient of the queries, and their statistics [N heads, tiles, kTokenTile], finite ones for queries that do not
-/// exist: a warp per 16 queries. If all keys are in one tile,
-/// their scores stay in registers, otherwise they are computed twice.
+/// exist: a warp per 16 queries. If all keys are in one tile, their scores stay in registers, otherwise they are
+/// computed twice.
 template <int kWidth, int kVector, bool kOneTile>
 __device__ void attention_grad_queries(TwoTf32Tiles<kWidth>& tiles, const AttentionInputs& in, QueryLogSum* statistics,
                                        float* grad_qkv) {
@@ -136,11 +137,11 @@ __device__ void attention_grad_queries(TwoTf32Tiles<kWidth>& tiles, const Attent
   const auto compute = [&](int begin) {
     multiply_features(query, tiles.a, 0, scores);
     multiply_features(grad, tiles.b, 0, products);
-    mask_scores(in.heads.count(begin), scores);
+    mask_scores(in.heads, begin, scores);
   };
   OnlineSoftmaxOfRows softmax{in.scale * kLog2E};
   float mean[2] = {};
-  for_each_tile<kVector, kOneTile>(tiles, in.heads, in.keys(), in.values(), parts, [&](int begin) {
+  for_each_tile<kVector, kOneTile>(tiles, in.heads, in.heads.keys(), in.keys(), in.values(), parts, [&](int begin) {
     float rescale[2];
     compute(begin);
     softmax.add(scores, rescale);
@@ -176,7 +177,7 @@ __device__ void attention_grad_queries(TwoTf32Tiles<kWidth>& tiles, const Attent
     add_tile();
   } else {
     const auto again = fetch_parts<kWidth, kVector>(in.heads, in.keys(), in.values(), 0);
-    for_each_tile<kVector, kOneTile>(tiles, in.heads, in.keys(), in.values(), again, [&](int begin) {
+    for_each_tile<kVector, kOneTile>(tiles, in.heads, in.heads.keys(), in.keys(), in.values(), again, [&](int begin) {
       compute(begin);
       softmax.exponentiate(scores);
       add_tile();
@@ -186,25 +187,41 @@ __device__ void attention_grad_queries(TwoTf32Tiles<kWidth>& tiles, const Attent
   grad_query.template store<kVector>(in.heads, {grad_qkv, 3 * in.w});
 }
 
-inline constexpr int kGradTiles = 2;  ///< fragments of scores of keys that are computed at a time
+inline constexpr int kGradTiles = kWarpTokens / 8;  ///< fragments of scores of keys that are computed at a time
+
+/// Scores of this thread's keys with queries from `first` on of their own tile, which do not see them, become
+/// -infinity.
+__device__ inline void mask_earlier_queries(int first, float (&scores)[kGradTiles][4]) {
+#pragma unroll
+  for (int i = 0; i < 4 * kGradTiles; ++i) {
+    if (first + i / 4 * 8 + 2 * lane_place() + i % 2 < lane_row() + i / 2 % 2 * 8) {
+      scores[i / 4][i % 4] = -INFINITY;
+    }
+  }
+}
 
 /// The gradients of keys and values, from the statistics of all queries: a warp per 16 keys.
 template <int kWidth, int kVector, bool kOneTile>
 __device__ void attention_grad_keys(TwoTf32Tiles<kWidth>& tiles, const AttentionInputs& in,
                                     const QueryLogSum* statistics, float* grad_qkv) {
-  const auto parts = fetch_parts<kWidth, kVector>(in.heads, in.queries(), in.grads(), 0);
+  const TokenRange range = in.heads.queries();
+  const auto parts = fetch_parts<kWidth, kVector>(in.heads, in.queries(), in.grads(), range.begin);
   const auto key = WarpTokens<kWidth>::template load<kVector>(in.heads, in.keys());
   const auto value = WarpTokens<kWidth>::template load<kVector>(in.heads, in.values());
   const QueryLogSum* head_statistics = statistics + in.heads.head() * in.heads.tiles * kTokenTile + 2 * lane_place();
   WarpSums<kWidth> grad_key;
   WarpSums<kWidth> grad_value;
-  for_each_tile<kVector, kOneTile>(tiles, in.heads, in.queries(), in.grads(), parts, [&](int begin) {
+  for_each_tile<kVector, kOneTile>(tiles, in.heads, range, in.queries(), in.grads(), parts, [&](int begin) {
+    const int own = in.heads.is_diagonal(begin) ? lane_row() - lane_group() : -1;  // the warp's first token
 #pragma unroll 1
-    for (int first = 0; first < in.heads.count(begin); first += 8 * kGradTiles) {
+    for (int first = own < 0 ? 0 : own; first < in.heads.count(begin); first += 8 * kGradTiles) {
       float probabilities[kGradTiles][4];
       float grad_scores[kGradTiles][4];
       multiply_features(key, tiles.a, first, probabilities);
       multiply_features(value, tiles.b, first, grad_scores);
+      if (first == own) {
+        mask_earlier_queries(first, probabilities);
+      }
 #pragma unroll
       for (int tile = 0; tile < kGradTiles; ++tile) {
         const auto two = *reinterpret_cast<const Vector2<QueryLogSum>*>(head_statistics + begin + first + 8 * tile);

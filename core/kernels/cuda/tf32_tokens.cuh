@@ -249,20 +249,21 @@ __device__ TwoParts<kWidth> fetch_parts(const Heads& heads, Tokens<const float> 
   return {Tile::template fetch<kVector>(heads, a, begin), Tile::template fetch<kVector>(heads, b, begin)};
 }
 
-/// Calls body(begin) for each tile of two sequences of tokens, when it is in `tiles`; `parts` are those of the first.
-/// All threads of the block must call it. If the compiler knows that there is one tile only, what a next round would
-/// need takes no registers.
+/// Calls body(begin) for each tile of two sequences of tokens that `range` has a part of, when it is in `tiles`;
+/// `parts` are those of the first. All threads of the block must call it. If the compiler knows that there is one tile
+/// only, what a next round would need takes no registers.
 template <int kVector, bool kOneTile, int kWidth, class Body>
-__device__ void for_each_tile(TwoTf32Tiles<kWidth>& tiles, const Heads& heads, Tokens<const float> a,
-                              Tokens<const float> b, TwoParts<kWidth> parts, const Body& body) {
-  for (int begin = 0; begin < (kOneTile ? 1 : heads.tokens); begin += kTokenTile) {
+__device__ void for_each_tile(TwoTf32Tiles<kWidth>& tiles, const Heads& heads, const TokenRange& range,
+                              Tokens<const float> a, Tokens<const float> b, TwoParts<kWidth> parts, const Body& body) {
+  for (int begin = kOneTile ? 0 : range.begin; begin < (kOneTile ? 1 : range.end); begin += kTokenTile) {
     __syncthreads();  // all threads have read the tiles
     tiles.a.put(parts.a);
     tiles.b.put(parts.b);
     __syncthreads();  // the tiles are complete
     body(begin);
     if constexpr (!kOneTile) {
-      parts = fetch_parts<kWidth, kVector>(heads, a, b, begin + kTokenTile);
+      const int next = begin + kTokenTile;
+      parts = fetch_parts<kWidth, kVector>(heads, a, b, next < range.end ? next : heads.tokens);  // or nothing
     }
   }
 }

@@ -70,22 +70,30 @@ class TensorCoreAttention : public ::testing::Test {
     return whole.back();
   }
 
-  static void check(const AttentionShape& s, const Tensor& qkv) {
-    SCOPED_TRACE(fmt::format("{} samples, {} tokens, width {}, {} heads", s.samples, s.tokens, s.width, s.heads));
+  static void check_masked(const AttentionShape& s, const Tensor& qkv) {
+    SCOPED_TRACE(fmt::format("{} samples, {} tokens, width {}, {} heads, {} mask", s.samples, s.tokens, s.width,
+                             s.heads, s.mask == AttentionMask::causal ? "causal" : "no"));
     const Shape out{s.samples, s.tokens, s.width};
     const Tensor grad = test::random_tensor(out, "grad", DType::float32);
     const std::vector<double> exact_qkv = test::values_of(qkv);
     const std::vector<double> exact_grad = test::values_of(grad);
     std::vector<double> expected(exact_grad.size());
     cpu::plain::attention(s, exact_qkv.data(), expected.data());
-    EXPECT_TRUE(near(result_of([&](const Kernels& k, test::Tensors& t) { k.attention(t[0], s.heads, t[1]); },
+    EXPECT_TRUE(near(result_of([&](const Kernels& k, test::Tensors& t) { k.attention(t[0], s.heads, s.mask, t[1]); },
                                {qkv, test::unset(out, DType::float32)}),
                      expected));
     expected.resize(exact_qkv.size());
     cpu::plain::attention_grad(s, exact_grad.data(), exact_qkv.data(), expected.data());
-    EXPECT_TRUE(near(result_of([&](const Kernels& k, test::Tensors& t) { k.attention_grad(t[0], t[1], s.heads, t[2]); },
-                               {grad, qkv, test::unset(qkv.shape(), DType::float32)}),
-                     expected));
+    EXPECT_TRUE(
+        near(result_of([&](const Kernels& k, test::Tensors& t) { k.attention_grad(t[0], t[1], s.heads, s.mask, t[2]); },
+                       {grad, qkv, test::unset(qkv.shape(), DType::float32)}),
+             expected));
+  }
+  static void check(AttentionShape s, const Tensor& qkv) {
+    for (const AttentionMask mask : {AttentionMask::none, AttentionMask::causal}) {
+      s.mask = mask;
+      check_masked(s, qkv);
+    }
   }
   static void check(const AttentionShape& s) {
     check(s, test::random_tensor({s.samples, s.tokens, 3 * s.width}, "qkv", DType::float32));
