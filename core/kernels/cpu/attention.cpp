@@ -84,10 +84,16 @@ struct QueryBlock {
   std::int64_t keys;   // that the last one sees
   /// Returns the length of the part of row r that the query sees, in whole vectors.
   std::int64_t length(std::int64_t r) const { return groups_of<T>(s.visible(begin + r)) * kLanes<T>; }
-  /// Sets what query r does not see, up to column `end`.
+  /// Sets what query r does not see, up to column `end`; by vectors, as vectors are loaded from there soon.
   void fill_hidden(T* row, std::int64_t r, std::int64_t end, T value) const {
     const std::int64_t visible = s.visible(begin + r);
-    std::fill_n(row + visible, end - visible, value);
+    Vec<T> lanes;
+    for (int lane = 0; lane < kLanes<T>; ++lane) {
+      lanes[lane] = static_cast<T>(lane);
+    }
+    for (std::int64_t j = visible / kLanes<T> * kLanes<T>; j < end; j += kLanes<T>) {
+      store(lanes < broadcast(static_cast<T>(visible - j)) ? load(row + j) : broadcast(value), row + j);
+    }
   }
 };
 
