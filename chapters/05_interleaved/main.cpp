@@ -25,26 +25,26 @@ namespace {
 /// The interleaved order: the actions of a rank. There are p ranks with v chunks each, and m micro-batches. Chunk c of
 /// a rank is stage c p + rank. With v = 1 it is 1F1B.
 ///
-/// A rank runs n micro-batches, a group, through one chunk before it turns to the next chunk. With n = p, the default,
-/// it turns just when the group's first micro-batch comes round from the last rank; larger groups need fewer turns and
-/// more memory. The last group may be smaller. Where v > 1, the plan has checked that n is from p to m.
-std::vector<Action> interleaved_actions(int p, int m, int v, int n, int rank) {
+/// A rank runs a group of micro-batches through one chunk before it turns to the next chunk. With groups of p, the
+/// default, it turns just when the group's first micro-batch comes round from the last rank; larger groups need fewer
+/// turns and more memory. The last group may be smaller. Where v > 1, the plan has checked that `group` is from p to m.
+std::vector<Action> interleaved_actions(int p, int m, int v, int group, int rank) {
   // The k-th forward of the rank, or its k-th backward. A group of micro-batches goes through chunk 0, then through
   // chunk 1, and so on; then the next group. Backwards take the chunks from the last to the first.
   const auto action = [&](Operation operation, int k) {
-    const int first = k / (n * v) * n;  // the group's first micro-batch
-    const int size = std::min(n, m - first);
+    const int first = k / (group * v) * group;  // the group's first micro-batch
+    const int size = std::min(group, m - first);
     const int in_group = k - first * v;
     const int chunk = operation == Operation::forward ? in_group / size : v - 1 - in_group / size;
     return Action{operation, chunk * p + rank, first + in_group % size};
   };
 
-  // The warm-up lasts until the first gradient is back: a whole group through every chunk but the last, (v - 1) n
+  // The warm-up lasts until the first gradient is back: a whole group through every chunk but the last, (v - 1) group
   // forwards, and the way to the last rank and back. (The way back is counted only so that messages are hidden: where
   // they take no time, a step is as long without it.) Plain 1F1B (v = 1) counts the way there only, and then waits:
   // more forwards would cost memory and gain no time.
   const int total = m * v;  // forwards of a rank, and as many backwards
-  const int warm_up = std::min(v == 1 ? p - rank - 1 : (v - 1) * n + 2 * (p - rank - 1), total);
+  const int warm_up = std::min(v == 1 ? p - rank - 1 : (v - 1) * group + 2 * (p - rank - 1), total);
   std::vector<Action> actions;
   for (int k = 0; k < warm_up; ++k) {
     actions.push_back(action(Operation::forward, k));

@@ -14,13 +14,13 @@ namespace stagecoach::labs::lab5 {
 namespace {
 
 constexpr const char* kOrder =
-    "docs/reference/schedules.md, \"The interleaved order\": three questions; scripts/lab.sh hint 5 1 1";
+    "docs/reference/interleaved.md, \"The order\": three questions; scripts/lab.sh hint 5 1 1";
 constexpr const char* kGroups =
     "chapters/05_interleaved/lab/interleaved.h: which groups come first, and how long is the warm-up? "
     "scripts/lab.sh hint 5 2 1";
 constexpr const char* kWarmUp =
-    "how long is the warm-up, and with which N? docs/reference/schedules.md, \"The interleaved order\": three "
-    "questions; scripts/lab.sh hint 5 2 1";
+    "how long is the warm-up, and with which g? docs/reference/interleaved.md, \"The order\": three questions; "
+    "scripts/lab.sh hint 5 2 1";
 constexpr const char* kGroupSizes =
     "how many groups, and how large? chapters/05_interleaved/lab/interleaved.h; scripts/lab.sh hint 5 2 1";
 constexpr const char* kOwn = "chapters/05_interleaved/lab/README.md, part 2";
@@ -280,7 +280,7 @@ std::vector<Criterion> criteria(const Answer& answer) {
        [=] { time_of_formula(answer, others()); },
        kWarmUp,
        {kLegal, kLegalForAll}},
-      {"interleaved: no more activations than 2 (p - r - 1) + (v - 1) N + 1", 10, [=] { activations(answer); },
+      {"interleaved: no more activations than 2 (p - r - 1) + (v - 1) g + 1", 10, [=] { activations(answer); },
        kWarmUp},
       {"interleaved: backwards run in the order of the micro-batches", 5, [=] { backwards_in_order(answer); }, kOrder},
       {kOwnLegal, 10, [=] { own_is_legal(answer); }, kStuck},

@@ -14,7 +14,7 @@ namespace stagecoach::lab {
 /// most, in whatever order. With fewer micro-batches than ranks, there is one group of all of them. Each stage runs its
 /// forwards and its backwards from micro-batch 0 on.
 ///
-/// Rank r of p holds at most 2 (p - r - 1) + (v - 1) N + 1 activations, with v chunks and N micro-batches in the
+/// Rank r of p holds at most 2 (p - r - 1) + (v - 1) g + 1 activations, with v chunks and g micro-batches in the
 /// largest group, wherever that comes. A shorter warm-up than the chapter's is allowed if the step is no longer.
 Schedule interleaved(int ranks, int microbatches, int chunks);
 

@@ -220,7 +220,7 @@ constexpr const char* kLegal = "interleaved: legal where m is a multiple of p";
 constexpr const char* kLegalForAll = "interleaved: legal for every other m";
 constexpr const char* kIdle = "interleaved: idle for (p - 1) / (v m + p - 1) of the step where m is a multiple of p";
 constexpr const char* kIdleForAll = "interleaved: the same idle time for every other m >= p";
-constexpr const char* kActivations = "interleaved: no more activations than 2 (p - r - 1) + (v - 1) N + 1";
+constexpr const char* kActivations = "interleaved: no more activations than 2 (p - r - 1) + (v - 1) g + 1";
 
 }  // namespace
 
@@ -243,7 +243,7 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
        kLegalForAll,
        {left_over_dropped, lab::own_schedule}},
       {"same_warm_up_everywhere",
-       "The warm-up counts the way to the last rank, but not the way back.",
+       "The warm-up is the same on every rank: it does not count the way to the last rank.",
        kIdle,
        {same_warm_up_everywhere, lab::own_schedule}},
       {"small_last_group",
