@@ -35,12 +35,22 @@ void Storage::note_use(const Event& done) {
 }
 
 Storage::~Storage() {
-  for (const Event& use : other_uses_) {
-    try {
-      use.wait({device_, Stream::kCompute});  // the next owner's work comes later on that stream
-    } catch (const std::exception&) {
-      block_->is_abandoned = true;  // the device has failed, as the next call will report
+  const Stream compute{device_, Stream::kCompute};
+  try {
+    if (device_.type == DeviceType::cuda && owner_ != nullptr && owner_->device_ != device_) {
+      Event done;
+      done.record(compute);
+      note_use(done);
     }
+    for (const Event& use : other_uses_) {
+      if (owner_ != nullptr) {
+        owner_->note_use(use);
+      } else {
+        use.wait(compute);  // the next owner's work comes later on that stream
+      }
+    }
+  } catch (const std::exception&) {
+    block_->is_abandoned = true;  // the device has failed, as the next call will report
   }
 }
 

@@ -46,7 +46,7 @@ class Storage {
   Storage(std::size_t bytes, Device device);
   /// Allocates from `memory`, which `device` can access.
   Storage(std::size_t bytes, Device device, std::shared_ptr<Allocator> memory);
-  /// Shares the memory of `owner` on another CPU device; see Tensor::seen_from.
+  /// Shares the memory of `owner` on another device; see Tensor::seen_from.
   Storage(std::shared_ptr<Storage> owner, Device device);
   /// Uses the same memory, with versions of its own, for the arguments of a queued call.
   explicit Storage(std::shared_ptr<Block> block, std::size_t bytes, Device device);

@@ -8,6 +8,7 @@
 #include "core/kernel_meter.h"
 #include "core/kernels/kernels.h"
 #include "core/stream_order.h"
+#include "core/transfer.h"
 
 namespace stagecoach {
 
@@ -157,9 +158,9 @@ Tensor Tensor::borrowed() const {
 }
 
 Tensor Tensor::seen_from(Device device) const {
-  STAGECOACH_CHECK(
-      (this->device().type == DeviceType::cpu && device.type == DeviceType::cpu) || this->device() == device,
-      "seen_from: expected two CPUs, got {} from {}", describe(*this), to_string(device));
+  STAGECOACH_CHECK(shares_memory(this->device(), device),
+                   "seen_from: expected two CPUs or slots of a GPU, got {} from {}", describe(*this),
+                   to_string(device));
   wait_for_calls(*this, true);
   return on(std::make_shared<Storage>(storage(), device), shape(), dtype(), offset());
 }

@@ -80,8 +80,8 @@ class Tensor {
 
   // Copies and in-place writes; no gradient flows through them.
   Tensor clone() const;
-  /// Returns the same elements without history, as a tensor of another CPU device: for a rank that hands its memory
-  /// over to another rank and no longer writes to it. Throws Error unless both devices are CPUs, or the same.
+  /// Returns the same elements without history, as a tensor of another device that shares the memory (shares_memory in
+  /// core/transfer.h; otherwise throws Error): for a rank that hands it over to another rank and writes to it no more.
   Tensor seen_from(Device device) const;
   /// Returns the same elements without history, for a queued call to use after this tensor may be gone. Its reads and
   /// writes neither wait nor count as versions of this tensor.

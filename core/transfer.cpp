@@ -12,6 +12,10 @@ Tensor staging_tensor(const Shape& shape, DType dtype, Device device) {
                                         : Tensor::empty_in(cuda::pinned_allocator(device), shape, dtype);
 }
 
+bool shares_memory(Device one, Device other) {
+  return one == other || (one.type == other.type && (one.type == DeviceType::cpu || one.index == other.index));
+}
+
 namespace {
 
 /// Returns an event after the work submitted to the compute stream of `device` so far.

@@ -14,6 +14,10 @@ namespace stagecoach {
 /// Returns an uninitialised CPU tensor from which `device` can copy while the CPU continues (pinned memory, for a GPU).
 Tensor staging_tensor(const Shape& shape, DType dtype, Device device);
 
+/// Returns whether operations on one of the devices can use the other's memory in place: both are CPUs, or slots of one
+/// GPU, whose streams must be ordered by events.
+bool shares_memory(Device one, Device other);
+
 /// Copies `source` to `out` (same shape and type) on the copy stream of the GPU involved, or of the asynchronous device
 /// that is copied from (else to), after all work submitted to both devices so far; the caller does not wait. Work that
 /// reads `out`, and a CPU that overwrites `source`, must wait for the returned event. Throws Error while work is being

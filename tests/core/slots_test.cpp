@@ -4,6 +4,7 @@
 
 #include <future>
 #include <string>
+#include <utility>
 
 #include "core/allocator.h"
 #include "core/autograd/backward.h"
@@ -69,6 +70,26 @@ TEST_P(Slots, SendBeforeTheSenderGoesOn) {
     }
     const Tensor other = Tensor::full({4099}, -2, DType::float64, slot(0));
     EXPECT_EQ(there.to_vector<double>(), std::vector<double>(4099, round));
+  }
+}
+
+// The other slot's work still reads the memory, which the owner has freed and takes for another tensor.
+TEST_P(Slots, UseMemoryOfEachOther) {
+  for (int round = 0; round < 10; ++round) {
+    Tensor sum;
+    const void* address = nullptr;
+    {
+      Tensor x = Tensor::full({4099}, round, DType::float64, slot(0));
+      address = x.raw_data();
+      Event ready;
+      ready.record({slot(0), Stream::kCompute});
+      const Tensor there = std::exchange(x, {}).seen_from(slot(1));
+      ready.wait({slot(1), Stream::kCompute});
+      EXPECT_EQ(there.raw_data(), address);
+      sum = scale(there, 2);
+    }
+    const Tensor other = Tensor::full({4099}, -2, DType::float64, slot(0));
+    EXPECT_EQ(sum.to_vector<double>(), std::vector<double>(4099, 2.0 * round));
   }
 }
 
