@@ -80,9 +80,9 @@ class Communicator {
 
   // Messages. Messages from one rank to another with the same tag arrive in the order in which they were sent. NCCL has
   // no tags: there, receives from a rank must be posted in the order in which that rank sends.
-  /// Sends `tensor` to another rank and returns when that rank has received it. Between threads on CPUs nothing is
-  /// copied: the memory then belongs to the receiver, and the sender must not write to it. Throws Error if `to` does
-  /// not exist or is this rank.
+  /// Sends `tensor` to another rank and returns when that rank has received it. Between threads on CPUs, or on one GPU,
+  /// nothing is copied: the memory then belongs to the receiver, and the sender must not write to it. Throws Error if
+  /// `to` does not exist or is this rank.
   void send(const Tensor& tensor, int to, int tag) { send_async(tensor, to, tag).wait(); }
   /// Waits for a tensor on this rank's device. Throws CommError if the shape or type of the tensor that arrives
   /// differs.

@@ -4,6 +4,7 @@
 
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
@@ -16,10 +17,14 @@ namespace {
 
 void launch_threads(const World& world, const std::function<void(Rank&)>& body) {
   const auto mode = enough_cores(world) && world.ranks > 1 ? WaitMode::polling : WaitMode::sleeping;
-  const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
+  std::vector<Device> devices;
+  for (int r = 0; r < world.ranks; ++r) {
+    devices.push_back(device_of(world, r));
+  }
+  const auto shared = std::make_shared<ThreadWorld>(devices, std::chrono::duration<double>(world.timeout));
   const auto start = std::chrono::steady_clock::now();
   const auto run_rank = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
-    const Device device = device_of(world, r);
+    const Device device = shared->device_of(r);
     require_device(device);
     auto clock = make_clock(world.clock, device, world.network, world.device_model, start);
     ThreadCommunicator comm(shared, world_group(world, r, device, std::move(clock), recorder), mode);
@@ -50,7 +55,7 @@ Device device_of(const World& world, int rank) {
 std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock, const DeviceModel& model) {
   const World world;
   return std::make_unique<ThreadCommunicator>(
-      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)),
+      std::make_shared<ThreadWorld>(std::vector{device}, std::chrono::duration<double>(world.timeout)),
       world_group(world, 0, device, make_clock(clock, device, world.network, model),
                   std::make_shared<FlightRecorder>()),
       WaitMode::sleeping);

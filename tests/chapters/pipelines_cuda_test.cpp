@@ -1,6 +1,8 @@
 /// @file
-/// Pipelines whose ranks share a GPU: a real one where there is one, emulated in the preset of that name, and skipped
+/// Pipelines whose ranks share one GPU: a real one where there is one, emulated in the preset of that name, and skipped
 /// elsewhere.
+
+#include <cstdlib>
 
 #include "tests/chapters/program.h"
 #include "tests/support/devices.h"
@@ -14,7 +16,8 @@ class PipelinesCuda : public ProgramTest {
     if (!has_cuda()) {
       GTEST_SKIP() << why_no_cuda();
     }
-    make_data(10, 4);  // few enough for the emulation; the last batch is ragged
+    ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // in the programs: this process has asked for its GPUs already
+    make_data(10, 4);                          // few enough for the emulation; the last batch is ragged
   }
   void train(const std::string& program, const std::string& out, std::vector<std::string> more) {
     // Two epochs: a stage launches each kind of micro-batch once, records the next, and replays the others.

@@ -8,7 +8,7 @@
 namespace stagecoach::cuda::emulation {
 
 struct Machine {
-  int devices = 2;
+  int devices = 2;                            ///< with CUDA_VISIBLE_DEVICES=0, one
   int driver_version = 13000;                 ///< as CUDA counts; 0: there is no driver
   std::size_t memory = std::size_t{2} << 30;  ///< bytes of each GPU
 };

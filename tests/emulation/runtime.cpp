@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -13,7 +14,10 @@
 namespace stagecoach::cuda::emulation {
 
 Machine& machine() {
-  static Machine machine;
+  static Machine machine = [] {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    return visible != nullptr && std::strcmp(visible, "0") == 0 ? Machine{.devices = 1} : Machine{};
+  }();
   return machine;
 }
 

@@ -100,7 +100,8 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
               std::vector<double>(static_cast<std::size_t>(ranks))};
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
-  const auto world = std::make_shared<ThreadWorld>(ranks, std::chrono::seconds(60));
+  const auto world =
+      std::make_shared<ThreadWorld>(std::vector<Device>(static_cast<std::size_t>(ranks)), std::chrono::seconds(60));
   launch({.ranks = ranks}, [&](Rank& rank) {
     const auto r = static_cast<std::size_t>(rank.index);
     const auto clock = std::make_shared<ExactClock>(link);

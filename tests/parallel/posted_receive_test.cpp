@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/cuda_backend.h"
 #include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/launch/launch.h"
@@ -148,10 +149,10 @@ TEST(PostedReceives, NameWhereTheyWerePostedAndWhereTheyAreWaitedFor) {
                                     }));
 }
 
-// Between threads that share a GPU the tensor is copied; the sender writes to its own only after that.
-TEST(PostedReceives, AreCopiedOnAGpuBeforeTheSenderGoesOn) {
-  if (!test::has_cuda()) {
-    GTEST_SKIP() << test::why_no_cuda();
+// Between threads on two GPUs the tensor is copied; the sender writes to its own only after that.
+TEST(PostedReceives, AreCopiedBetweenGpusBeforeTheSenderGoesOn) {
+  if (!test::has_cuda() || cuda::gpu_count() < 2) {
+    GTEST_SKIP() << "needs two GPUs";
   }
   const Shape shape{300, 1000};
   const auto message = [&](Device device) { return random_tensor(shape, "a message", DType::float32, device); };
@@ -181,6 +182,35 @@ TEST(PostedReceives, AreCopiedOnAGpuBeforeTheSenderGoesOn) {
       const Tensor got = receive->wait();
       EXPECT_EQ(got.device(), rank.device);
       EXPECT_TRUE(same_bytes(got.to(Device{}), message(Device{})));
+    }
+  });
+}
+
+// Between threads on one GPU it is handed over. Its memory is not used again while the receiver has it.
+TEST(PostedReceives, ShareTheMemoryOfOneGpu) {
+  if (!test::has_cuda()) {
+    GTEST_SKIP() << test::why_no_cuda();
+  }
+  const Shape shape{300, 1000};
+  constexpr int kRounds = 10;
+  std::vector<const void*> sent(kRounds);
+  launch({.ranks = 2, .device = DeviceType::cuda, .gpus = 1}, [&](Rank& rank) {
+    for (int round = 0; round < kRounds; ++round) {
+      if (rank.index == 0) {
+        {
+          const Tensor tensor = Tensor::full(shape, round, DType::float32, rank.device);
+          sent[static_cast<std::size_t>(round)] = tensor.raw_data();
+          rank.comm.send(tensor, 1, 0);
+        }
+        const Tensor other = Tensor::full(shape, -1, DType::float32, rank.device);
+        rank.comm.barrier();
+        continue;
+      }
+      const Tensor got = rank.comm.receive(shape, DType::float32, 0, 0);
+      rank.comm.barrier();
+      EXPECT_EQ(got.device(), rank.device);
+      EXPECT_EQ(got.raw_data(), sent[static_cast<std::size_t>(round)]);
+      EXPECT_EQ(got.to_vector<float>(), std::vector<float>(300'000, static_cast<float>(round)));
     }
   });
 }

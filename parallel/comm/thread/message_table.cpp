@@ -15,23 +15,17 @@ std::shared_ptr<Entry> take_first(std::deque<std::shared_ptr<Entry>>& queue) {
   return first;
 }
 
-Event work_so_far(Device device) {
-  Event event;
-  event.record({device, Stream::kCompute});
-  return event;
-}
-
 }  // namespace
 
 MessageTable::Direction& MessageTable::direction(const Address& address, const Link& link) {
   return directions_.try_emplace({address.group, address.from, address.to}, link).first->second;
 }
 
-std::shared_ptr<MessageTable::Sent> MessageTable::send(const Address& address, const Tensor& tensor, double now,
-                                                       const Link& link) {
+std::shared_ptr<MessageTable::Sent> MessageTable::send(const Address& address, const Tensor& tensor, const Event& ready,
+                                                       double now, const Link& link) {
   Direction& way = direction(address, link);
-  const auto sent = std::make_shared<Sent>(
-      Sent{tensor, work_so_far(tensor.device()), way.link.send(static_cast<double>(tensor.bytes()), now)});
+  const auto sent =
+      std::make_shared<Sent>(Sent{tensor, ready, way.link.send(static_cast<double>(tensor.bytes()), now)});
   Queue& queue = way.queues[address.tag];
   if (queue.posted.empty()) {
     queue.sent.push_back(sent);
@@ -41,11 +35,10 @@ std::shared_ptr<MessageTable::Sent> MessageTable::send(const Address& address, c
   return sent;
 }
 
-std::shared_ptr<MessageTable::Posted> MessageTable::post(const Address& address, const Tensor& buffer, double now,
-                                                         const Link& link) {
+std::shared_ptr<MessageTable::Posted> MessageTable::post(const Address& address, const Tensor& buffer,
+                                                         const Event& buffer_free, double now, const Link& link) {
   Direction& way = direction(address, link);
-  const auto posted = std::make_shared<Posted>(
-      Posted{address, way.link.post(now), buffer, buffer.defined() ? work_so_far(buffer.device()) : Event{}});
+  const auto posted = std::make_shared<Posted>(Posted{address, way.link.post(now), buffer, buffer_free});
   Queue& queue = way.queues[address.tag];
   if (queue.sent.empty()) {
     queue.posted.push_back(posted);

@@ -38,17 +38,20 @@ class MessageTable {
     Address address;
     LinkDirection::Post post;
     Tensor buffer;      ///< destination of a GPU's copy; undefined where the sender's memory is handed over
-    Event buffer_free;  ///< when the receiver's device no longer uses `buffer`
+    Event buffer_free;  ///< when the receiver's device no longer uses `buffer`, if there is one
     bool matched = false;
     Tensor tensor = {};  ///< the received tensor: `buffer` with a copy, or the sender's tensor
     Event ready = {};    ///< when `tensor` is complete
     double arrival = 0;
   };
 
-  /// Sends a message at time `now`, over a link like `link`.
-  std::shared_ptr<Sent> send(const Address& address, const Tensor& tensor, double now, const Link& link);
-  /// Posts a receive at time `now`. A copy between GPUs is written to `buffer`, which may be undefined.
-  std::shared_ptr<Posted> post(const Address& address, const Tensor& buffer, double now, const Link& link);
+  /// Sends a message at time `now`, over a link like `link`. The device has computed it at `ready`.
+  std::shared_ptr<Sent> send(const Address& address, const Tensor& tensor, const Event& ready, double now,
+                             const Link& link);
+  /// Posts a receive at time `now`. A copy between GPUs is written to `buffer`, which may be undefined, after
+  /// `buffer_free`.
+  std::shared_ptr<Posted> post(const Address& address, const Tensor& buffer, const Event& buffer_free, double now,
+                               const Link& link);
   /// Withdraws a receive. A message that has already arrived for it is lost.
   void cancel(const std::shared_ptr<Posted>& posted);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/stream.h"
+#include "core/transfer.h"
 #include "core/uncounted_memory.h"
 #include "parallel/comm/ordered_sum.h"
 
@@ -14,11 +15,8 @@ namespace {
 
 /// Returns `tensor`, which another rank computed, on `device`.
 Tensor on_device(const Tensor& tensor, Device device) {
-  if (tensor.device() == device) {
-    return tensor;
-  }
-  const bool both_cpu = tensor.device().type == DeviceType::cpu && device.type == DeviceType::cpu;
-  return both_cpu ? tensor.seen_from(device) : tensor.to(device);
+  return tensor.device() != device && shares_memory(tensor.device(), device) ? tensor.seen_from(device)
+                                                                             : tensor.to(device);
 }
 
 }  // namespace
@@ -84,7 +82,7 @@ std::shared_ptr<GroupCommunicator::Outgoing> ThreadCommunicator::start_send(cons
 std::shared_ptr<GroupCommunicator::Incoming> ThreadCommunicator::post_receive(const Shape& shape, DType dtype,
                                                                               Device device, int from, int tag,
                                                                               const ErrorContext& /*context*/) {
-  const bool is_copied = device.type == DeviceType::cuda;
+  const bool is_copied = device.type == DeviceType::cuda && !shares_memory(world_->device_of(member(from)), device);
   const Tensor buffer = is_copied ? Tensor::empty(shape, dtype, device) : Tensor{};
   return std::make_shared<Receive>(
       *this, world_->post(address_of(from, rank(), tag), buffer, clock().now(), link_to(from)), shape, dtype, device);

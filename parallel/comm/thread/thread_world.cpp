@@ -14,6 +14,13 @@ namespace {
 
 constexpr int kSpins = 1000;  // a few microseconds
 
+/// Called without the lock, for which other ranks wait.
+Event work_so_far(Device device) {
+  Event event;
+  event.record({device, Stream::kCompute});
+  return event;
+}
+
 }  // namespace
 
 void ThreadWorld::wake(int rank) {
@@ -66,8 +73,9 @@ void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done&
 
 std::shared_ptr<ThreadWorld::Sent> ThreadWorld::send(const Address& address, const Tensor& tensor, double now,
                                                      const Link& link) {
+  const Event ready = work_so_far(tensor.device());
   const std::lock_guard lock(mutex_);
-  auto sent = messages_.send(address, tensor, now, link);
+  auto sent = messages_.send(address, tensor, ready, now, link);
   if (sent->completed) {
     wake(address.to);
   }
@@ -88,8 +96,9 @@ bool ThreadWorld::is_completed(const Sent& sent) {
 
 std::shared_ptr<ThreadWorld::Posted> ThreadWorld::post(const Address& address, const Tensor& buffer, double now,
                                                        const Link& link) {
+  const Event buffer_free = buffer.defined() ? work_so_far(buffer.device()) : Event{};
   const std::lock_guard lock(mutex_);
-  auto posted = messages_.post(address, buffer, now, link);
+  auto posted = messages_.post(address, buffer, buffer_free, now, link);
   if (posted->matched) {
     wake(address.from);
   }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -22,8 +23,11 @@ namespace stagecoach {
 
 class ThreadWorld {
  public:
-  ThreadWorld(int ranks, std::chrono::duration<double> timeout)
-      : timeout_(timeout), mailboxes_(static_cast<std::size_t>(ranks)) {}
+  /// `devices` are those of the ranks.
+  ThreadWorld(std::vector<Device> devices, std::chrono::duration<double> timeout)
+      : timeout_(timeout), devices_(std::move(devices)), mailboxes_(devices_.size()) {}
+
+  Device device_of(int rank) const { return devices_[static_cast<std::size_t>(rank)]; }
 
   using Address = MessageTable::Address;
   using Sent = MessageTable::Sent;
@@ -75,6 +79,7 @@ class ThreadWorld {
   };
 
   const std::chrono::duration<double> timeout_;
+  const std::vector<Device> devices_;
   std::mutex mutex_;                // guards the members below
   std::vector<Mailbox> mailboxes_;  // one per rank, so that only ranks with news are woken
   MessageTable messages_;
