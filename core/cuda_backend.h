@@ -15,6 +15,7 @@
 namespace stagecoach {
 
 class Allocator;
+class Tensor;
 template <class Result>
 struct KernelTable;
 using Kernels = KernelTable<void>;
@@ -71,6 +72,8 @@ class Graph {
 /// Records what `work` submits to the device's compute stream, without running it. Tensors that `work` creates use
 /// memory of the recording. Throws Error if `work` waits for the device.
 std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& work);
+/// Returns whether the tensor's memory, on a GPU, belongs to a recording, which writes to the same addresses each time.
+bool is_of_recording(const Tensor& tensor);
 
 }  // namespace cuda
 }  // namespace stagecoach

@@ -35,5 +35,6 @@ void copy_async(void*, Device to_device, const void*, Device, std::size_t, const
 std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>&) {
   absent("graph on " + to_string(device));
 }
+bool is_of_recording(const Tensor&) { absent("recording on cuda"); }
 
 }  // namespace stagecoach::cuda

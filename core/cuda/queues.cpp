@@ -1,5 +1,6 @@
 #include "core/cuda/queues.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/cuda/memory.h"
 #include "core/cuda_backend.h"
+#include "core/tensor.h"
 
 namespace stagecoach::cuda {
 namespace {
@@ -21,10 +23,19 @@ struct Queues {
   std::shared_ptr<Allocator> memory;
 };
 
-Queues& queues(Device device) {
+struct AllQueues {
+  std::mutex mutex;
+  std::map<Device, std::unique_ptr<Queues>> made;
+};
+
+AllQueues& all_queues() {
   // Never destroyed: tensors with static storage duration may be destroyed after any static object here.
-  static auto& made = *new std::map<Device, std::unique_ptr<Queues>>;
-  static std::mutex mutex;
+  static auto& all = *new AllQueues;
+  return all;
+}
+
+Queues& find_queues(Device device) {
+  auto& [mutex, made] = all_queues();
   const std::lock_guard lock(mutex);
   const auto found = made.find(device);
   if (found == made.end()) {
@@ -32,6 +43,16 @@ Queues& queues(Device device) {
   }
   select(device);
   return found != made.end() ? *found->second : *made.emplace(device, std::make_unique<Queues>(device)).first->second;
+}
+
+/// Every operation asks for them, and a thread mostly works on one device: it remembers that one, and takes no lock.
+Queues& queues(Device device) {
+  thread_local std::pair<Device, Queues*> last;
+  if (last.second == nullptr || last.first != device) {
+    last = {device, &find_queues(device)};
+  }
+  select(device);
+  return *last.second;
 }
 
 /// What this thread uses while it records.
@@ -68,6 +89,13 @@ const std::shared_ptr<Allocator>& allocator(Device device) { return queues(devic
 
 std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
   return recording.is_of(device) ? recording.memory : cuda::allocator(device);
+}
+
+bool is_of_recording(const Tensor& tensor) {
+  const std::shared_ptr<Allocator>& memory = tensor.storage()->block()->allocator;
+  auto& [mutex, made] = all_queues();
+  const std::lock_guard lock(mutex);
+  return std::none_of(made.begin(), made.end(), [&](const auto& queues) { return queues.second->memory == memory; });
 }
 
 bool is_recording() { return recording.memory != nullptr; }

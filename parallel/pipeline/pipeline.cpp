@@ -202,7 +202,8 @@ void Pipeline::receive(const Action& action) {
 }
 
 /// Returns the gradient of a stage's output. For the last stage that is 1 / (samples of the batch), not of the
-/// micro-batch, because the loss is a mean over the batch.
+/// micro-batch, because the loss is a mean over the batch. On a GPU it is kept for the next micro-batch, whose
+/// gradient mostly is the same: the launch takes as long as a small backward.
 Tensor Pipeline::gradient_for(int number, int microbatch) {
   if (!is_last(number)) {
     return take(number, microbatch, Direction::backward);
@@ -211,7 +212,16 @@ Tensor Pipeline::gradient_for(int number, int microbatch) {
   const std::ptrdiff_t first = microbatch / batch_ * batch_;
   const std::int64_t samples = std::accumulate(data_.samples.begin() + first,
                                                data_.samples.begin() + std::min(first + batch_, all), std::int64_t{0});
-  return Tensor::full({}, 1.0 / static_cast<double>(data_.of.value_or(samples)), DType::float32, comm_.device());
+  const double share = 1.0 / static_cast<double>(data_.of.value_or(samples));
+  auto& [last_share, last] = loss_gradient_;
+  if (last.defined() && last_share == share) {
+    return last;
+  }
+  Tensor gradient = Tensor::full({}, share, DType::float32, comm_.device());
+  if (comm_.device().type == DeviceType::cuda) {
+    loss_gradient_ = {share, gradient};
+  }
+  return gradient;
 }
 
 /// Keeps the next input of stage `number` until it is used or sent. Does nothing if there is no such stage (before the

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -108,6 +109,7 @@ class Pipeline {
   std::map<int, Tensor> results_;           // outputs of stages until they are used here or sent, by tag
   std::map<int, PendingReceive> receives_;  // posted and not yet used, by tag
   std::deque<PendingSend> sends_;
+  std::pair<double, Tensor> loss_gradient_;  // the last one, and its value, on a GPU
 };
 
 }  // namespace stagecoach

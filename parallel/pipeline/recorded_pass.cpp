@@ -14,7 +14,31 @@ void refill(Tensor& input, const Tensor& source) {
   }
 }
 
+bool same_memory(const Tensor& a, const Tensor& b) { return a.storage()->block() == b.storage()->block(); }
+
 }  // namespace
+
+bool RecordedInput::reads(const Tensor& tensor) const { return is_in_place() && same_memory(tensor, tensor_); }
+
+bool RecordedInput::fits(const Tensor& source) const {
+  return !is_in_place() || (reads(source) && source.offset() == tensor_.offset());
+}
+
+RecordedInput RecordedInput::copy_of(const Tensor& source) {
+  RecordedInput input;
+  input.is_copied_ = true;
+  input.tensor_ = source.clone();
+  return input;
+}
+
+void RecordedInput::set(const Tensor& source) {
+  if (!tensor_.defined()) {
+    is_copied_ = !cuda::is_of_recording(source);
+    tensor_ = is_copied_ ? source.clone() : source.borrowed();
+  } else if (is_copied_) {
+    refill(tensor_, source);
+  }
+}
 
 bool RecordedGradients::none() const {
   return std::none_of(parameters_.begin(), parameters_.end(),
@@ -27,7 +51,7 @@ std::shared_ptr<const RecordedGradients::Tensors> RecordedGradients::recorded() 
       return nullptr;
     }
   }
-  return last_;
+  return parameters_.empty() ? nullptr : last_;  // no gradients: each backward finds the same, and needs one recording
 }
 
 std::shared_ptr<const RecordedGradients::Tensors> RecordedGradients::collect() const {
@@ -46,24 +70,33 @@ void RecordedGradients::set(std::shared_ptr<const Tensors> gradients) {
 }
 
 bool RecordedPass::is_lent() const {
-  return std::any_of(lent_.begin(), lent_.end(), [](const auto& storage) { return !storage.expired(); });
+  return std::any_of(lent_.begin(), lent_.end(), [](const auto& owner) { return owner.use_count() > 1; });
 }
 
 Tensor RecordedPass::lend(const Tensor& result) {
   if (!result.defined()) {
     return result;
   }
-  std::erase_if(lent_, [](const auto& storage) { return storage.expired(); });
-  const Tensor marker = result.borrowed();
-  lent_.push_back(marker.storage());
-  // A storage of its own, which makes the compute stream wait for copies to other ranks before it lets the marker go.
-  return marker.seen_from(marker.device());
+  if (x_.reads(result) || grad_.reads(result)) {
+    return result.clone();
+  }
+  const Tensor owner = result.borrowed();
+  lent_.push_back(owner.storage());
+  return owner.seen_from(owner.device());
+}
+
+void RecordedPass::keep_if_in_place(const Tensor& input, std::vector<Tensor>& kept) const {
+  if (x_.reads(input) || grad_.reads(input)) {
+    kept.push_back(input);
+  }
 }
 
 const RecordedPass::Tensors& RecordedPass::run_forward(const Tensor& x, const Tensor& labels, const Forward& forward) {
-  refill(tensors_.x, x);
+  lent_.clear();  // here the compute stream waits for what other ranks still do with the results, and no earlier
+  x_.set(x);
   refill(tensors_.labels, labels);
   if (forward_ == nullptr) {
+    tensors_.x = x_.tensor();
     tensors_.x.set_requires_grad(kind_.wants_gradient);
     forward_ = cuda::record_graph(x.device(), [&] { forward(tensors_); });
     nodes_ = recorded_nodes(tensors_.output);
@@ -105,13 +138,20 @@ void RecordedPass::take_gradient_of_output(const Tensor& grad) {
   for (const auto& node : nodes_) {
     node->check_versions();
   }
-  refill(grad_, grad);
+  if (!grad_.fits(grad)) {  // it comes from another pass than so far
+    backwards_.clear();
+    weight_parts_.clear();
+    input_part_ = {};
+    deferred_ = {};
+    grad_ = RecordedInput::copy_of(grad);
+  }
+  grad_.set(grad);
 }
 
 Tensor RecordedPass::run_backward(const Tensor& grad) {
   take_gradient_of_output(grad);
   return accumulate(backwards_, [&] {
-    backward(tensors_.output, grad_, RetainGraph::yes);
+    backward(tensors_.output, grad_.tensor(), RetainGraph::yes);
     return take_gradient(tensors_.x);
   });
 }
@@ -120,7 +160,7 @@ std::pair<Tensor, DeferredGradients> RecordedPass::run_backward_input(const Tens
   take_gradient_of_output(grad);
   if (input_part_.graph == nullptr) {
     input_part_.graph = cuda::record_graph(tensors_.x.device(), [&] {
-      deferred_ = backward_inputs(tensors_.output, grad_, std::vector{tensors_.x}, RetainGraph::yes);
+      deferred_ = backward_inputs(tensors_.output, grad_.tensor(), std::vector{tensors_.x}, RetainGraph::yes);
       input_part_.grad_x = take_gradient(tensors_.x);
     });
   }

@@ -27,7 +27,7 @@ class RecordedGradients {
   const std::vector<Tensor>& parameters() const { return parameters_; }
   /// Returns whether no parameter has a gradient.
   bool none() const;
-  /// Returns the gradients, if they are those of the last `set`; otherwise null.
+  /// Returns the gradients, if there are any and they are those of the last `set`; otherwise null.
   std::shared_ptr<const Tensors> recorded() const;
   /// Returns the parameters' gradients.
   std::shared_ptr<const Tensors> collect() const;
@@ -44,6 +44,27 @@ struct PassKind {
   bool wants_gradient;                          ///< of x
   bool is_training;
   bool operator==(const PassKind&) const = default;
+};
+
+/// A tensor that recordings read. The result of another recording, such as an activation of the stage before, has the
+/// same memory after each replay, so it is read in place; any other tensor is copied.
+class RecordedInput {
+ public:
+  /// Returns whether the recordings can read `source`: always, until the first set().
+  bool fits(const Tensor& source) const;
+  /// Makes the next replay read the elements of `source`. One that is read in place must not change before that.
+  void set(const Tensor& source);
+  /// Returns an input that is always copied.
+  static RecordedInput copy_of(const Tensor& source);
+  /// Returns what the recordings read; undefined before the first set().
+  const Tensor& tensor() const { return tensor_; }
+  bool is_in_place() const { return tensor_.defined() && !is_copied_; }
+  /// Returns whether the recordings read memory of `tensor` in place.
+  bool reads(const Tensor& tensor) const;
+
+ private:
+  Tensor tensor_;
+  bool is_copied_ = false;
 };
 
 /// For one micro-batch at a time.
@@ -70,10 +91,16 @@ class RecordedPass {
   /// recorded.
   bool is_first_use() { return !std::exchange(is_used_, true); }
 
-  /// Runs `forward` on copies of the inputs: records it when called first, and then replays the recording. The result
-  /// is valid until the next call.
+  /// Returns whether `x` can be the input of this pass.
+  bool fits(const Tensor& x) const { return x_.fits(x); }
+  /// Appends a handle to `input` to `kept` if the pass reads it in place, and so needs it until it is no longer in use.
+  void keep_if_in_place(const Tensor& input, std::vector<Tensor>& kept) const;
+
+  /// Runs `forward`: records it when called first, and then replays the recording. The result is valid until the next
+  /// call.
   const Tensors& run_forward(const Tensor& x, const Tensor& labels, const Forward& forward);
-  /// Returns a result of this pass for other owners.
+  /// Returns a result of this pass for other owners. One that is an input that is read in place (a stage may consist of
+  /// views) is copied, as that memory belongs to another pass.
   Tensor lend(const Tensor& result);
 
   /// Adds to the parameters' gradients, and returns the gradient of x, or an undefined tensor if none is needed. Throws
@@ -100,11 +127,12 @@ class RecordedPass {
   PassKind kind_;
   std::shared_ptr<RecordedGradients> gradients_;
   bool is_used_ = false;
-  std::vector<std::weak_ptr<Storage>> lent_;
+  std::vector<std::shared_ptr<Storage>> lent_;  // the owners of what was lent since the last forward
+  RecordedInput x_;
   Tensors tensors_ = {};
   std::vector<std::shared_ptr<Node>> nodes_;  // the history of the output
   std::unique_ptr<cuda::Graph> forward_;
-  Tensor grad_;  // of the output
+  RecordedInput grad_;  // of the output
   std::vector<Recording> backwards_;
   Recording input_part_;        // changes no parameter's gradient
   DeferredGradients deferred_;  // what it leaves to the weight part

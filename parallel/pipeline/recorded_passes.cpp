@@ -37,7 +37,7 @@ std::shared_ptr<RecordedPass> RecordedPasses::free_pass(const Tensor& x, const T
     kind.inputs.emplace_back(labels.shape(), labels.dtype());
   }
   const auto found = std::find_if(passes_.begin(), passes_.end(), [&](const auto& pass) {
-    return pass.use_count() == 1 && !pass->is_lent() && pass->kind() == kind;
+    return pass.use_count() == 1 && !pass->is_lent() && pass->kind() == kind && pass->fits(x);
   });
   return found != passes_.end() ? *found
                                 : passes_.emplace_back(std::make_shared<RecordedPass>(std::move(kind), gradients_));

@@ -43,6 +43,7 @@ Tensor Stage::run_recorded(Flight& flight, Tensor* logits) {
         Flight recorded{tensors.x, tensors.labels};
         tensors.output = run(recorded, &tensors.logits);
       });
+  flight.pass->keep_if_in_place(flight.x, flight.read_in_place);
   flight.x = x;
   flight.labels = labels;
   flight.output = output;
@@ -157,6 +158,7 @@ Tensor Stage::run_backward_input(int microbatch, const Tensor& grad) {
   if (in_flight.is_recorded && has_gradients(in_flight.x, in_flight.output)) {
     in_flight.output = {};
     auto [gradient, weights] = in_flight.pass->run_backward_input(grad);
+    in_flight.pass->keep_if_in_place(grad, in_flight.read_in_place);
     in_flight.weights = std::move(weights);
     return gradient;
   }

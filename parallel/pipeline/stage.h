@@ -72,6 +72,7 @@ class Stage {
     std::optional<DeferredGradients> weights = {};
     std::shared_ptr<RecordedPass> pass = {};  // in use by this micro-batch, or null
     bool is_recorded = false;                 // the tensors are those of the pass
+    std::vector<Tensor> read_in_place = {};   // what the pass reads of others until the backward has ended
   };
   Tensor run(Flight& flight, Tensor* logits);
   Tensor run_recorded(Flight& flight, Tensor* logits);
