@@ -58,6 +58,15 @@ Tensor narrow_columns(const Tensor& x, std::int64_t start, std::int64_t length);
 /// Returns the elements of all `parts` […, c] (at least one part) side by side: […, the sum of all c].
 Tensor cat_columns(const std::vector<Tensor>& parts);
 
+/// Returns the rows of weight [V, C] at the tokens […] int32, in 0 … V-1: […, C]. The gradient of a row is the sum over
+/// its tokens, in their order.
+Tensor embedding(const Tensor& tokens, const Tensor& weight);
+/// Returns x [N, …] with some elements 0 and the others divided by 1 - mask.probability (below 1). The mask says which;
+/// the backward draws its numbers again, so nothing is saved. Throws Error in a recording (core/replay.h), which would
+/// repeat its mask.
+/// Source: Srivastava et al., "Dropout", 2014, in the form that scales in training ("inverted").
+Tensor dropout(const Tensor& x, const DropoutMask& mask);
+
 /// Exchanges the last two dimensions: […, R, C] to […, C, R].
 Tensor transpose(const Tensor& x);
 /// Returns the mean over the tokens of each sample: [N, T, C] to [N, C].

@@ -28,22 +28,6 @@ std::uint64_t mix(std::uint64_t value) {
 
 Philox::Philox(std::uint64_t seed, std::string_view name) : key_(mix(seed + 0x9e3779b97f4a7c15) ^ mix(hash(name))) {}
 
-Philox::Block Philox::block(std::uint64_t low, std::uint64_t high) const {
-  Block c{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32), static_cast<std::uint32_t>(high),
-          static_cast<std::uint32_t>(high >> 32)};
-  auto k0 = static_cast<std::uint32_t>(key_);
-  auto k1 = static_cast<std::uint32_t>(key_ >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = 0xD2511F53ULL * c[0];
-    const std::uint64_t p1 = 0xCD9E8D57ULL * c[2];
-    c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<std::uint32_t>(p1),
-         static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<std::uint32_t>(p0)};
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
-  return c;
-}
-
 std::uint32_t Philox::word(std::uint64_t index) const { return block(index / 4)[index % 4]; }
 
 double Philox::normal(std::uint64_t index) const {

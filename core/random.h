@@ -18,10 +18,10 @@ class Philox {
   /// Creates the stream called `name` for `seed`.
   Philox(std::uint64_t seed, std::string_view name);
   /// Creates the bare generator with the 64-bit key (key[0] + 2^32 key[1]).
-  explicit Philox(std::uint64_t key) : key_(key) {}
+  constexpr explicit Philox(std::uint64_t key) : key_(key) {}
 
-  /// Returns the four words at a 128-bit counter.
-  Block block(std::uint64_t low, std::uint64_t high = 0) const;
+  /// Returns the four words at a 128-bit counter. GPUs run the same code.
+  constexpr Block block(std::uint64_t low, std::uint64_t high = 0) const;
   /// Returns word `index` of the stream.
   std::uint32_t word(std::uint64_t index) const;
   /// Returns number `index`, uniform on [0, 1): a multiple of 2^-24, so that float and double represent the same value.
@@ -38,6 +38,22 @@ class Philox {
  private:
   std::uint64_t key_;
 };
+
+constexpr Philox::Block Philox::block(std::uint64_t low, std::uint64_t high) const {
+  Block c{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32), static_cast<std::uint32_t>(high),
+          static_cast<std::uint32_t>(high >> 32)};
+  auto k0 = static_cast<std::uint32_t>(key_);
+  auto k1 = static_cast<std::uint32_t>(key_ >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = 0xD2511F53ULL * c[0];
+    const std::uint64_t p1 = 0xCD9E8D57ULL * c[2];
+    c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<std::uint32_t>(p1),
+         static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<std::uint32_t>(p0)};
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return c;
+}
 
 /// Reads the uniform numbers of a stream. In the order of their indices this is several times as fast as
 /// Philox::uniform: four share a block, which is computed once.

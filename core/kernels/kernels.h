@@ -22,7 +22,8 @@ struct ParameterUpdate {
   Tensor grad;
   Tensor parameter;
   std::vector<Tensor> state;
-  Tensor count;  ///< [] int32: the number of updates of this parameter, including this one
+  Tensor count;        ///< [] int32: the number of updates of this parameter, including this one
+  bool decays = true;  ///< whether weight decay applies
 };
 
 /// The rows: `Kernels` holds the functions that compute them, and `KernelCosts` (core/kernels/costs.h) what a call with
@@ -52,6 +53,9 @@ struct KernelTable {
   /// Copies columns from … from+count-1 of `source` [R, S] to columns to … to+count-1 of `out` [R, D]; the other
   /// columns of `out` keep their elements.
   Result (*copy_columns)(const Tensor& source, std::int64_t from, std::int64_t to, std::int64_t count, Tensor& out);
+  /// y = x / (1 - mask.probability) where the mask keeps an element, and 0 elsewhere: x [N, …]. The gradient is the
+  /// same function of the gradient of y.
+  Result (*dropout)(const Tensor& x, const DropoutMask& mask, Tensor& y);
   /// Adds 1 to each of `counters` ([] int32).
   Result (*increment)(std::span<Tensor> counters);
 
@@ -111,6 +115,10 @@ struct KernelTable {
   /// y [N, C]
   Result (*token_mean)(const Tensor& x, Tensor& y);
   Result (*token_mean_grad)(const Tensor& grad_y, Tensor& grad_x);
+  /// y[n] = weight[tokens[n]]: tokens [N] int32 in 0 … V-1, weight [V, C], y [N, C].
+  Result (*embedding)(const Tensor& tokens, const Tensor& weight, Tensor& y);
+  /// grad_weight[v] = the sum of grad_y[n] over the n with tokens[n] = v, in their order.
+  Result (*embedding_grad)(const Tensor& grad_y, const Tensor& tokens, Tensor& grad_weight);
 
   // ---- losses: logits [N, C], labels [N] int32, loss [] (a scalar)
 
@@ -179,10 +187,19 @@ struct KernelTable {
 
   // ---- optimizer_steps: in place on the parameters and their state, all parameters in one call
 
+  /// Computes the sum of the squares of each tensor (all of one type): sums [tensors.size()] float64. The order of the
+  /// additions is fixed and the same on every device: blocks of 1,024 elements, each by 32 threads, thread t adding
+  /// elements t, t + 32, …; the threads' sums pairwise (16 apart, 8 apart, …); then the blocks' sums likewise.
+  Result (*sums_of_squares)(std::span<const Tensor> tensors, Tensor& sums);
+  /// Multiplies the gradients by min(1, max_norm / (norm + 1e-6)), where norm is the root of the sum of `squares`
+  /// [P] float64, which are added in order.
+  Result (*clip_to_norm)(const Tensor& squares, double max_norm, std::span<Tensor> gradients);
   /// State: the velocity, initially zero; no state if momentum is 0.
   Result (*sgd_step)(std::span<ParameterUpdate> updates, const SgdSettings& settings);
   /// State: the first and the second moment, initially zero.
   Result (*adam_step)(std::span<ParameterUpdate> updates, const AdamSettings& settings);
+  /// State: the sum of the squared gradients, initially zero.
+  Result (*adagrad_step)(std::span<ParameterUpdate> updates, const AdagradSettings& settings);
 
   // ---- images
 

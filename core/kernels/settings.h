@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/random.h"
+
 namespace stagecoach {
 
 /// A sliding window with the same values in both dimensions.
@@ -44,13 +46,35 @@ struct SgdSettings {
   double weight_decay = 0;
 };
 
-/// Settings of one Adam step. Source: Kingma and Ba, "Adam", 2015, algorithm 1; weight decay as an L2 term.
+/// Settings of one Adam step. Source: Kingma and Ba, "Adam", 2015, algorithm 1. Weight decay is an L2 term of the
+/// gradient or, decoupled from it, AdamW's: p = (1 - learning_rate weight_decay) p before the step (Loshchilov and
+/// Hutter, "Decoupled weight decay regularization", 2019, algorithm 2).
 struct AdamSettings {
   double learning_rate = 0.001;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  bool decoupled_decay = false;
+};
+
+/// Settings of one Adagrad step, whose state is the sum s of the squared gradients: p = p - learning_rate g / (sqrt(s)
+/// + epsilon). Source: Duchi, Hazan and Singer, "Adaptive subgradient methods", 2011; weight decay as an L2 term.
+struct AdagradSettings {
+  double learning_rate = 0.01;
+  double epsilon = 1e-10;
+  double weight_decay = 0;
+};
+
+/// Which elements of x [N, …] dropout keeps: element e of a sample draws word e % 4 of the Philox block with the
+/// counter (e / 4, first + the sample's index in x). So a sample's mask does not depend on what else is in x.
+struct DropoutMask {
+  double probability = 0;     ///< with which an element becomes 0
+  Philox random = Philox(0);  ///< the stream of the layer
+  std::uint64_t first = 0;    ///< step * 2^32 + the index of x's first sample in the batch of that step
+
+  /// Returns the bound below which the upper 24 bits of a word drop its element.
+  std::uint32_t threshold() const { return static_cast<std::uint32_t>(probability * 0x1p24 + 0.5); }
 };
 
 /// Mean and standard deviation per channel, for pixels scaled to the range 0 … 1.

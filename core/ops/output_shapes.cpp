@@ -92,6 +92,14 @@ Shape attention_shape(const Shape& qkv, std::int64_t heads) {
   return qkv.with(2, qkv[2] / 3);
 }
 
+Shape embedding_shape(const Shape& tokens, const Shape& weight) {
+  STAGECOACH_CHECK(weight.dims() == 2 && weight[0] > 0 && weight[1] > 0,
+                   "embedding: expected weight [V, C], got {} for tokens {}", to_string(weight), to_string(tokens));
+  std::vector<std::int64_t> extents(tokens.begin(), tokens.end());
+  extents.push_back(weight[1]);
+  return Shape(extents.data(), static_cast<int>(extents.size()));
+}
+
 Shape transpose_shape(const Shape& x) {
   STAGECOACH_CHECK(x.dims() >= 2, "transpose: expected input […, R, C], got {}", to_string(x));
   return x.with(-2, x[-1]).with(-1, x[-2]);

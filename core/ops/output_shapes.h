@@ -29,6 +29,8 @@ Shape batch_norm_shape(const Shape& x, std::int64_t channels);
 Shape layer_norm_shape(const Shape& x, const Shape& weight);
 /// Returns [N, T, W] for qkv [N, T, 3 W].
 Shape attention_shape(const Shape& qkv, std::int64_t heads);
+/// Returns […, C] for tokens […] and weight [V, C].
+Shape embedding_shape(const Shape& tokens, const Shape& weight);
 /// Returns […, C, R] for x […, R, C].
 Shape transpose_shape(const Shape& x);
 /// Returns [N, C] for x [N, T, C].

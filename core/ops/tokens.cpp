@@ -1,3 +1,4 @@
+#include "core/cuda_backend.h"
 #include "core/ops.h"
 #include "core/ops/output_shapes.h"
 #include "core/ops/record.h"
@@ -52,6 +53,34 @@ class TokenMeanNode final : public Node {
   Shape shape_;
 };
 
+class EmbeddingNode final : public Node {
+ public:
+  EmbeddingNode(const Tensor& tokens, const Tensor& weight) : Node("embedding", {weight}), shape_(weight.shape()) {
+    save("tokens", tokens);
+  }
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    Tensor grad_weight = empty_like(grad, shape_);
+    kernels(grad.device()).embedding_grad(as_rows(grad), saved("tokens"), grad_weight);
+    return {grad_weight};
+  }
+
+ private:
+  Shape shape_;
+};
+
+class DropoutNode final : public Node {
+ public:
+  DropoutNode(const Tensor& x, const DropoutMask& mask) : Node("dropout", {x}), mask_(mask) {}
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    Tensor grad_x = empty_like(grad, grad.shape());
+    kernels(grad.device()).dropout(grad, mask_, grad_x);
+    return {grad_x};
+  }
+
+ private:
+  DropoutMask mask_;
+};
+
 }  // namespace
 
 Tensor add_broadcast(const Tensor& x, const Tensor& b) {
@@ -60,6 +89,31 @@ Tensor add_broadcast(const Tensor& x, const Tensor& b) {
   check_matches("add_broadcast", x, b);
   kernels(x.device()).add_broadcast(x, b, y);
   return recorded<AddBroadcastNode>(y, {&x, &b}, x, b);
+}
+
+Tensor embedding(const Tensor& tokens, const Tensor& weight) {
+  const Span span("embedding", "forward");
+  STAGECOACH_CHECK(tokens.dtype() == DType::int32 && tokens.device() == weight.device(),
+                   "embedding: expected tokens int32 on the weight's device, got {} and weight {}", describe(tokens),
+                   describe(weight));
+  Tensor y = empty_like(weight, embedding_shape(tokens.shape(), weight.shape()));
+  Tensor rows = as_rows(y);
+  kernels(weight.device()).embedding(tokens, weight, rows);
+  return recorded<EmbeddingNode>(y, {&weight}, tokens, weight);
+}
+
+Tensor dropout(const Tensor& x, const DropoutMask& mask) {
+  const Span span("dropout", "forward");
+  STAGECOACH_CHECK(x.dims() >= 1 && mask.probability >= 0 && mask.probability < 1,
+                   "dropout: expected input [N, …] and a probability in [0, 1), got {} and {}", describe(x),
+                   mask.probability);
+  STAGECOACH_CHECK(
+      x.device().type != DeviceType::cuda || cuda::allocator_for_tensors(x.device()) == cuda::allocator(x.device()),
+      "dropout: expected a step that is not recorded, got a recording, which would repeat the mask; train without "
+      "recording (Replay, Stage::Record)");
+  Tensor y = empty_like(x, x.shape());
+  kernels(x.device()).dropout(x, mask, y);
+  return recorded<DropoutNode>(y, {&x}, x, mask);
 }
 
 Tensor transpose(const Tensor& x) {

@@ -86,6 +86,12 @@ TEST_P(EmptyBatch, GoesThroughEveryOperation) {
   check(
       "add_broadcast", [](const Inputs& in) { return add_broadcast(in[0], in[1]); }, {leaf(tokens), leaf({5, 6})},
       tokens);
+  check(
+      "dropout",
+      [](const Inputs& in) {
+        return dropout(in[0], {0.5, Philox(1), 0});
+      },
+      {leaf(tokens)}, tokens);
   check("token_mean", [](const Inputs& in) { return token_mean(in[0]); }, {leaf(tokens)}, {0, 6});
   check(
       "batch_norm in inference",

@@ -410,6 +410,36 @@ TEST(KernelCosts, Tokens) {
   }
 }
 
+TEST(KernelCosts, EmbeddingAndDropout) {
+  const Tensor tokens = test::random_labels(9, 6);
+  expect_cost<&Kernels::embedding, &KernelCosts::embedding>(
+      [](const Array& token, const Array& weight, Array& y) {
+        for (std::int64_t i = 0; i < y.count(); ++i) {
+          y[i] = weight[token.index(i / y.size(1)) * y.size(1) + i % y.size(1)];
+        }
+      },
+      tokens, random_tensor({6, 5}, "weight"), unwritten({9, 5}));
+  expect_cost<&Kernels::embedding_grad, &KernelCosts::embedding_grad>(
+      [](const Array& grad, const Array& token, Array& grad_weight) {
+        grad_weight.clear();
+        for (std::int64_t i = 0; i < grad.count(); ++i) {
+          grad_weight[token.index(i / grad.size(1)) * grad.size(1) + i % grad.size(1)] += grad[i];
+        }
+      },
+      random_tensor({9, 5}, "grad"), tokens, unwritten({6, 5}));
+  expect_cost<&Kernels::dropout, &KernelCosts::dropout>(
+      [](const Array& x, const DropoutMask& mask, Array& y) {
+        for (std::int64_t i = 0; i < x.count(); ++i) {
+          const auto e = static_cast<std::uint64_t>(i % x.size(1));
+          const auto n = static_cast<std::uint64_t>(i / x.size(1));
+          const bool drops = Philox::unit(mask.random.block(e / 4, mask.first + n)[e % 4]) < mask.probability;
+          y[i] = 1 / (1 - mask.probability) * x[i];  // counted for all elements
+          y[i].value *= drops ? 0 : 1;
+        }
+      },
+      random_tensor({6, 7}, "x"), DropoutMask{0.25, Philox(3), 8}, unwritten({6, 7}));
+}
+
 // ---- Optimizer steps
 
 /// Parameters of 5 and of 12 elements, each with `states` tensors of state.
@@ -492,6 +522,68 @@ TEST(KernelCosts, AdamSteps) {
       [&] { kernels({}).adam_step(updates, s); });
   updates.resize(49, updates.front());
   EXPECT_EQ(kernel_costs().adam_step(updates, s).cuda.launches, 2);
+}
+
+TEST(KernelCosts, AdamStepsWithDecoupledDecay) {
+  const AdamSettings s{.weight_decay = 0.01, .decoupled_decay = true};
+  std::vector<ParameterUpdate> updates = made_updates(2);
+  const double kept = 1 - s.learning_rate * s.weight_decay;
+  expect_step(
+      kernel_costs().adam_step(updates, s), updates, 2 * 4,
+      [&](Counted grad, Counted& parameter, std::vector<Array>& state, std::int64_t i) {
+        state[0][i] = s.beta1 * state[0][i] + (1 - s.beta1) * grad;
+        state[1][i] = s.beta2 * state[1][i] + (1 - s.beta2) * grad * grad;
+        parameter = kept * parameter - s.learning_rate / (1 - s.beta1) * state[0][i] /
+                                           (sqrt(state[1][i]) / std::sqrt(1 - s.beta2) + s.epsilon);
+      },
+      [&] { kernels({}).adam_step(updates, s); });
+}
+
+TEST(KernelCosts, AdagradSteps) {
+  const AdagradSettings s{.learning_rate = 0.1, .weight_decay = 0.01};
+  std::vector<ParameterUpdate> updates = made_updates(1);
+  expect_step(
+      kernel_costs().adagrad_step(updates, s), updates, 0,
+      [&](Counted grad, Counted& parameter, std::vector<Array>& state, std::int64_t i) {
+        const Counted direction = grad + s.weight_decay * parameter;
+        state[0][i] += direction * direction;
+        parameter -= s.learning_rate * direction / (sqrt(state[0][i]) + s.epsilon);
+      },
+      [&] { kernels({}).adagrad_step(updates, s); });
+}
+
+/// Their workspace and launches on the backends, too.
+TEST(KernelCosts, SumsOfSquaresAndClipping) {
+  for (const Device device : test::devices()) {
+    std::vector<Tensor> gradients;
+    for (int i = 0; i < 130; ++i) {
+      gradients.push_back(random_tensor({i % 2 == 0 ? 5 : 3000}, "grad").to(device));
+    }
+    Tensor sums = unwritten({130}).to(device);
+    const auto measured = [&](const KernelCost& cost, const auto& run) {
+      allocator(device).reset_peak();
+      const std::size_t before = allocator(device).stats().current_bytes;
+      const long work = test::pieces_of_work == nullptr ? 0 : test::pieces_of_work();
+      run();
+      const auto workspace = static_cast<std::int64_t>(allocator(device).stats().peak_bytes - before);
+      EXPECT_GE(workspace, cost.on(device.type).workspace_bytes);
+      EXPECT_LE(workspace, cost.on(device.type).workspace_bytes + 1024);
+      if (device.type == DeviceType::cuda && test::pieces_of_work != nullptr) {
+        EXPECT_EQ(cost.cuda.launches, test::pieces_of_work() - work);
+      }
+    };
+    const std::int64_t elements = 65 * 3005;
+    const KernelCost cost = kernel_costs().sums_of_squares(gradients, sums);
+    EXPECT_EQ(cost.flops, 2 * elements);
+    EXPECT_EQ(cost.bytes_read, 8 * elements);
+    EXPECT_EQ(cost.bytes_written, 8 * 130);
+    measured(cost, [&] { kernels(device).sums_of_squares(gradients, sums); });
+    const KernelCost clip = kernel_costs().clip_to_norm(sums, 0.5, gradients);
+    EXPECT_EQ(clip.flops, elements + 130 + 4);
+    EXPECT_EQ(clip.bytes_read, 8 * elements + 8 * 130);
+    EXPECT_EQ(clip.bytes_written, 8 * elements);
+    measured(clip, [&] { kernels(device).clip_to_norm(sums, 0.5, gradients); });
+  }
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class StepTwins : public test::KernelTwins {
     const auto step = static_cast<std::size_t>(states) + 3;
     for (std::size_t i = 0; i + step <= tensors.size(); i += step) {
       const auto at = tensors.begin() + static_cast<std::ptrdiff_t>(i);
-      updates.push_back({at[0], at[1], Tensors(at + 2, at + 2 + states), at[2 + states]});
+      updates.push_back({at[0], at[1], Tensors(at + 2, at + 2 + states), at[2 + states], i % 2 == 0});
     }
     return updates;
   }
@@ -62,12 +62,71 @@ TEST_P(StepTwins, Sgd) {
 }
 
 TEST_P(StepTwins, Adam) {
-  for (const AdamSettings& settings : {AdamSettings{}, AdamSettings{0.1, 0.5, 0.8, 1e-3, 0.3}}) {
+  for (const AdamSettings& settings :
+       {AdamSettings{}, AdamSettings{0.1, 0.5, 0.8, 1e-3, 0.3}, AdamSettings{0.1, 0.5, 0.8, 1e-3, 0.3, true}}) {
     for (const int parameters : {0, 1, 2, 70, 131}) {
       SCOPED_TRACE(fmt::format("{} parameters, decay {}", parameters, settings.weight_decay));
       expect_twins(updates_of(parameters, 2), [&](const Kernels& k, Tensors& t) {
         auto updates = as_updates(t, 2);
         k.adam_step(updates, settings);
+      });
+    }
+  }
+}
+
+TEST_P(StepTwins, Adagrad) {
+  for (const AdagradSettings& settings : {AdagradSettings{}, AdagradSettings{0.1, 1e-3, 0.3}}) {
+    for (const int parameters : {0, 1, 70}) {
+      SCOPED_TRACE(fmt::format("{} parameters, decay {}", parameters, settings.weight_decay));
+      expect_twins(updates_of(parameters, 1), [&](const Kernels& k, Tensors& t) {
+        auto updates = as_updates(t, 1);
+        k.adagrad_step(updates, settings);
+      });
+    }
+  }
+}
+
+/// Tensors of one type, with blocks of 1,024 elements that are full or not.
+Tensors gradients_of_sizes(int count, DType dtype) {
+  const std::int64_t sizes[] = {5000, 0, 1, 1024, 1023, 1025, 33, 7};
+  Tensors gradients;
+  for (int i = 0; i < count; ++i) {
+    gradients.push_back(test::random_tensor({sizes[i % 8]}, fmt::format("grad {}", i), dtype));
+  }
+  return gradients;
+}
+
+/// Squares of float32 are exact in float64 and added in one order everywhere, so every device finds the same bytes.
+TEST_P(StepTwins, SumsOfSquaresHaveTheSameBytes) {
+  const bool is_cuda = GetParam().level == nullptr;
+  for (const int count : {0, 1, 8, 129, 300}) {
+    Tensors tensors = gradients_of_sizes(count, type());
+    tensors.push_back(test::unset({count}, DType::float64));
+    const auto sum = [](const Kernels& k, Tensors& t) {
+      k.sums_of_squares(std::span(t).first(t.size() - 1), t.back());
+    };
+    expect_twins(tensors, sum, 64);
+    if (type() == DType::float32) {
+      Tensors cpu;
+      Tensors own;
+      for (const Tensor& tensor : tensors) {
+        cpu.push_back(tensor.clone());
+        own.push_back(is_cuda ? tensor.to(kCuda) : tensor.clone());
+      }
+      sum(kernels(Device{}), cpu);
+      sum(is_cuda ? kernels(kCuda) : GetParam().level->tables()->kernels, own);
+      EXPECT_TRUE(test::same_bytes(own.back(), cpu.back())) << count;
+    }
+  }
+}
+
+TEST_P(StepTwins, ClipToNorm) {
+  for (const int count : {0, 1, 8, 300}) {
+    for (const double max_norm : {0.5, 1e6}) {
+      Tensors tensors = gradients_of_sizes(count, type());
+      tensors.push_back(test::typed(std::vector<double>{0.25, 1.5, 7}, {3}, DType::float64));
+      expect_twins(tensors, [=](const Kernels& k, Tensors& t) {
+        k.clip_to_norm(t.back(), max_norm, std::span(t).first(t.size() - 1));
       });
     }
   }

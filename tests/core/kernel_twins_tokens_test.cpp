@@ -148,6 +148,30 @@ TEST_P(TokenTwins, AddBroadcast) {
   }
 }
 
+TEST_P(TokenTwins, Embedding) {
+  for (const auto& [tokens, vocabulary, width] :
+       {std::array<std::int64_t, 3>{1, 1, 1}, {70, 5, 33}, {9, 300, 64}, {257, 17, 130}, {0, 4, 3}}) {
+    SCOPED_TRACE(fmt::format("{} tokens of {}, width {}", tokens, vocabulary, width));
+    const Tensor indices = test::random_labels(tokens, vocabulary);
+    expect_twins({indices, random({vocabulary, width}, "weight"), unset({tokens, width})},
+                 [](const Kernels& k, Tensors& t) { k.embedding(t[0], t[1], t[2]); });
+    expect_twins(
+        {random({tokens, width}, "grad"), indices, unset({vocabulary, width})},
+        [](const Kernels& k, Tensors& t) { k.embedding_grad(t[0], t[1], t[2]); }, tokens);
+  }
+}
+
+TEST_P(TokenTwins, Dropout) {
+  for (const Shape& shape : {Shape{1}, Shape{5}, Shape{3, 7}, Shape{2, 5, 12}, Shape{2, 1021}, Shape{0, 4}}) {
+    for (const double probability : {0.0, 0.1, 0.75}) {
+      SCOPED_TRACE(to_string(shape));
+      const DropoutMask mask{probability, Philox(1, "layer.dropout"), (std::uint64_t{3} << 32) + 5};
+      expect_twins({random(shape, "x"), unset(shape)},
+                   [=](const Kernels& k, Tensors& t) { k.dropout(t[0], mask, t[1]); });
+    }
+  }
+}
+
 TEST_P(TokenTwins, TokenMean) {
   for (const Shape& shape : kTokens) {
     SCOPED_TRACE(to_string(shape));

@@ -71,6 +71,10 @@ TEST(RefusedOperations, ShapesOfTransformers) {
   EXPECT_TRUE(fails_with({"attention", "[2, 4, 5]"}, [&] { attention(t({2, 4, 5}), 1); }));
   EXPECT_TRUE(fails_with({"attention", "heads", "[2, 4, 6]"}, [&] { attention(tokens, 3); }));
   EXPECT_TRUE(fails_with({"attention", "heads", "[2, 4, 6]"}, [&] { attention(tokens, 0); }));
+  EXPECT_TRUE(fails_with({"embedding", "[2]", "[4]"}, [&] { embedding(cpu_labels({0, 1}), t({4})); }));
+  EXPECT_TRUE(fails_with({"embedding", "int32", "float32"}, [&] { embedding(t({2}), t({4, 3})); }));
+  EXPECT_TRUE(fails_with({"embedding", "got 4 at position 1"}, [&] { embedding(cpu_labels({0, 4}), t({4, 3})); }));
+  EXPECT_TRUE(fails_with({"dropout", "[0, 1)", "got", "1"}, [&] { dropout(tokens, {.probability = 1}); }));
   EXPECT_TRUE(fails_with({"transpose", "[3]"}, [&] { transpose(t({3})); }));
   EXPECT_TRUE(fails_with({"token_mean", "[2, 3]"}, [&] { token_mean(t({2, 3})); }));
   EXPECT_TRUE(fails_with({"add_broadcast", "[2, 4, 6]", "[6]"}, [&] { add_broadcast(tokens, t({6})); }));

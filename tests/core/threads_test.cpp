@@ -52,6 +52,11 @@ const Case kCases[] = {
     {"Attention", {{5, 70, 36}}, [](const auto& in) { return attention(in[0], 4); }},
     {"CausalAttention", {{5, 70, 36}}, [](const auto& in) { return attention(in[0], 4, AttentionMask::causal); }},
     {"Transpose", {{40, 17, 9}}, [](const auto& in) { return transpose(in[0]); }},
+    {"Dropout",
+     {{40, 17, 9}},
+     [](const auto& in) {
+       return dropout(in[0], {0.3, Philox(1), 2});
+     }},
     {"AddBroadcast", {{40, 17, 9}, {17, 9}}, [](const auto& in) { return add_broadcast(in[0], in[1]); }},
     {"TokenMean", {{40, 17, 9}}, [](const auto& in) { return token_mean(in[0]); }},
     {"Conv2d",

@@ -1,6 +1,7 @@
 // The operations of transformers: what they compute, against the formulas of core/ops.h written out, and their
 // gradients against finite differences.
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -8,7 +9,9 @@
 #include <vector>
 
 #include "core/autograd/backward.h"
+#include "core/replay.h"
 #include "tests/core/operations.h"
+#include "tests/support/errors.h"
 #include "tests/support/finite_differences.h"
 
 namespace stagecoach {
@@ -218,6 +221,50 @@ TEST_P(TransformerGradients, AddBroadcast) {
     SCOPED_TRACE(to_string(shape));
     check([](const Inputs& in) { return add_broadcast(in[0], in[1]); },
           {random_tensor(shape, "x"), random_tensor({shape[1], shape[2]}, "b")});
+  }
+}
+
+TEST_P(TransformerGradients, Embedding) {
+  for (const Shape& shape : {Shape{1}, Shape{7}, Shape{2, 5}, Shape{2, 3, 4}, Shape{9, 1}}) {
+    SCOPED_TRACE(to_string(shape));
+    const Tensor tokens = test::random_labels(shape.numel(), 4, GetParam()).reshape(shape);
+    check([=](const Inputs& in) { return embedding(tokens, in[0]); }, {random_tensor({4, 3}, "weight")});
+  }
+}
+
+TEST_P(TransformerGradients, Dropout) {
+  for (const Shape& shape : {Shape{9}, Shape{1, 1}, Shape{2, 5}, Shape{2, 3, 4}, Shape{3, 17}}) {
+    SCOPED_TRACE(to_string(shape));
+    check([](const Inputs& in) { return dropout(in[0], {0.4, Philox(1, "layer"), 7}); }, {random_tensor(shape, "x")});
+  }
+}
+
+/// A sample's mask is the same alone and in a batch, differs between samples and steps, and keeps about 1 - p.
+TEST(Dropout, DependsOnTheSampleAndTheStepOnly) {
+  const Tensor ones = Tensor::full({100, 30}, 1);
+  const auto at = [&](const Tensor& x, std::uint64_t step, std::uint64_t first) {
+    return dropout(x, {0.25, Philox(1, "layer"), (step << 32) + first});
+  };
+  const Tensor whole = at(ones, 2, 0);
+  for (const std::int64_t n : {0, 1, 41, 99}) {
+    EXPECT_TRUE(same_bytes(at(ones.narrow(n, 1), 2, static_cast<std::uint64_t>(n)), whole.narrow(n, 1)));
+  }
+  EXPECT_FALSE(same_bytes(whole.narrow(0, 1), whole.narrow(1, 1)));
+  EXPECT_FALSE(same_bytes(at(ones, 3, 0), whole));
+  EXPECT_FALSE(same_bytes(dropout(ones, {0.25, Philox(1, "other"), std::uint64_t{2} << 32}), whole));
+  const std::vector<float> values = whole.to_vector<float>();
+  const auto dropped = std::count(values.begin(), values.end(), 0.0F);
+  EXPECT_NEAR(static_cast<double>(dropped) / 3000, 0.25, 0.03);
+  EXPECT_EQ(*std::max_element(values.begin(), values.end()), static_cast<float>(1 / 0.75));
+}
+
+TEST_P(TransformerGradients, OfDropoutAreNotRecorded) {
+  if (GetParam().type == DeviceType::cuda) {
+    Replay replay(GetParam(), true);
+    const Tensor x = random_tensor({2, 3}, "x", DType::float32, GetParam());
+    const auto run = [&] { replay.run({x}, [](auto inputs) { dropout(inputs[0], {0.4, Philox(1), 7}); }); };
+    run();
+    EXPECT_TRUE(test::fails_with<Error>({"dropout", "not recorded"}, run));
   }
 }
 

@@ -24,6 +24,7 @@ void add_elementwise(KernelCosts& table) {
     const std::int64_t bytes = element_bytes(source.size(0) * count, out.dtype());
     return {.kind = CostKind::copy, .dtype = out.dtype(), .bytes_read = bytes, .bytes_written = bytes};
   };
+  table.dropout = [](const Tensor& x, const DropoutMask& /*mask*/, Tensor& y) { return elementwise(1, y, x); };
   table.increment = [](std::span<Tensor> counters) -> KernelCost {
     constexpr int kCountersPerLaunch = 128;
     const auto count = static_cast<int>(counters.size());

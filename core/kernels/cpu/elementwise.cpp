@@ -85,6 +85,25 @@ void accumulate(const Tensor& x, Tensor& sum) {
   dispatch_floating(x.dtype(), "accumulate", [&]<class T>() { *sum.mutable_data<double>() += *x.data<T>(); });
 }
 
+void dropout(const Tensor& x, const DropoutMask& mask, Tensor& y) {
+  dispatch_floating(x.dtype(), "dropout", [&]<class T>() {
+    const std::int64_t size = x.shape().product(1, x.dims());
+    const auto factor = static_cast<T>(1 / (1 - mask.probability));
+    const std::uint32_t threshold = mask.threshold();
+    const T* from = x.data<T>();  // [N, size]
+    T* to = y.mutable_data<T>();
+    parallel_for(x.device(), x.size(0), [=, random = mask.random, first = mask.first](std::int64_t n) {
+      for (std::int64_t e = 0; e < size; e += 4) {
+        const Philox::Block words =
+            random.block(static_cast<std::uint64_t>(e / 4), first + static_cast<std::uint64_t>(n));
+        for (std::int64_t i = n * size + e; i < n * size + std::min(e + 4, size); ++i) {
+          to[i] = words[static_cast<std::size_t>(i - n * size - e)] >> 8 < threshold ? T(0) : factor * from[i];
+        }
+      }
+    });
+  });
+}
+
 void increment(std::span<Tensor> counters) {
   for (Tensor& counter : counters) {
     ++*counter.mutable_data<std::int32_t>();
@@ -149,6 +168,7 @@ void add_elementwise(Tables& tables) {
   tables.add<&Kernels::add_scaled>("add_scaled", add_scaled);
   tables.add<&Kernels::scale>("scale", scale);
   tables.add<&Kernels::accumulate>("accumulate", accumulate);
+  tables.add<&Kernels::dropout>("dropout", dropout);
   tables.add<&Kernels::increment>("increment", increment);
   tables.add<&Kernels::relu>("relu", relu);
   tables.add<&Kernels::relu_grad>("relu_grad", relu_grad);

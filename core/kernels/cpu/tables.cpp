@@ -31,17 +31,25 @@ std::vector<Tensor> Kept<std::span<Tensor>>::of(std::span<Tensor> tensors, Acces
   return kept;
 }
 
+std::vector<Tensor> Kept<std::span<const Tensor>>::of(std::span<const Tensor> tensors, Accesses& accesses) {
+  std::vector<Tensor> kept;
+  for (const Tensor& tensor : tensors) {
+    kept.push_back(accesses.read(tensor));
+  }
+  return kept;
+}
+
 std::vector<ParameterUpdate> Kept<std::span<ParameterUpdate>>::of(std::span<ParameterUpdate> updates,
                                                                   Accesses& accesses) {
   std::vector<ParameterUpdate> kept;
   for (ParameterUpdate& update : updates) {
     kept.push_back({accesses.read(update.grad), accesses.write(update.parameter),
-                    Kept<std::span<Tensor>>::of(update.state, accesses), accesses.read(update.count)});
+                    Kept<std::span<Tensor>>::of(update.state, accesses), accesses.read(update.count), update.decays});
   }
   return kept;
 }
 
-std::optional<Device> device_of(std::span<Tensor> tensors) {
+std::optional<Device> device_of(std::span<const Tensor> tensors) {
   return tensors.empty() ? std::nullopt : device_of(tensors.front());
 }
 

@@ -51,6 +51,10 @@ struct Kept<std::span<Tensor>> {
   static std::vector<Tensor> of(std::span<Tensor> tensors, Accesses& accesses);
 };
 template <>
+struct Kept<std::span<const Tensor>> {
+  static std::vector<Tensor> of(std::span<const Tensor> tensors, Accesses& accesses);
+};
+template <>
 struct Kept<std::span<ParameterUpdate>> {
   static std::vector<ParameterUpdate> of(std::span<ParameterUpdate> updates, Accesses& accesses);
 };
@@ -59,7 +63,10 @@ struct Kept<std::span<ParameterUpdate>> {
 inline std::optional<Device> device_of(const Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor.device()) : std::nullopt;
 }
-std::optional<Device> device_of(std::span<Tensor> tensors);
+std::optional<Device> device_of(std::span<const Tensor> tensors);
+inline std::optional<Device> device_of(std::span<Tensor> tensors) {
+  return device_of(std::span<const Tensor>(tensors));
+}
 std::optional<Device> device_of(std::span<ParameterUpdate> updates);
 template <class Setting>
 std::optional<Device> device_of(const Setting&) {

@@ -72,6 +72,41 @@ void token_mean_grad(const Tensor& grad_y, Tensor& grad_x) {
   });
 }
 
+void embedding(const Tensor& tokens, const Tensor& weight, Tensor& y) {
+  dispatch_floating(weight.dtype(), "embedding", [&]<class T>() {
+    const std::int64_t width = weight.size(1);
+    const auto* token = tokens.data<std::int32_t>();  // [N]
+    const T* rows = weight.data<T>();                 // [V, C]
+    T* out = y.mutable_data<T>();                     // [N, C]
+    for (std::int64_t n = 0; n < tokens.numel(); ++n) {
+      STAGECOACH_CHECK(token[n] >= 0 && token[n] < weight.size(0),
+                       "embedding: expected tokens from 0 to {}, got {} at position {}", weight.size(0) - 1, token[n],
+                       n);
+      std::copy_n(rows + token[n] * width, width, out + n * width);
+    }
+  });
+}
+
+void embedding_grad(const Tensor& grad_y, const Tensor& tokens, Tensor& grad_weight) {
+  dispatch_floating(grad_y.dtype(), "embedding_grad", [&]<class T>() {
+    constexpr std::int64_t kColumns = 64;  // per iteration of the threads, which all read the tokens in order
+    const std::int64_t width = grad_weight.size(1);
+    const std::int64_t count = tokens.numel();
+    const auto* token = tokens.data<std::int32_t>();  // [N]
+    const T* grad = grad_y.data<T>();                 // [N, C]
+    T* sums = grad_weight.mutable_data<T>();          // [V, C]
+    std::fill_n(sums, grad_weight.numel(), T(0));
+    parallel_for(grad_y.device(), (width + kColumns - 1) / kColumns, [=](std::int64_t part) {
+      const std::int64_t end = std::min(width, (part + 1) * kColumns);
+      for (std::int64_t n = 0; n < count; ++n) {
+        for (std::int64_t c = part * kColumns; c < end; ++c) {
+          sums[token[n] * width + c] += grad[n * width + c];
+        }
+      }
+    });
+  });
+}
+
 }  // namespace
 
 void add_tokens(Tables& tables) {
@@ -79,6 +114,8 @@ void add_tokens(Tables& tables) {
   tables.add<&Kernels::add_broadcast>("add_broadcast", add_broadcast);
   tables.add<&Kernels::token_mean>("token_mean", token_mean);
   tables.add<&Kernels::token_mean_grad>("token_mean_grad", token_mean_grad);
+  tables.add<&Kernels::embedding>("embedding", embedding);
+  tables.add<&Kernels::embedding_grad>("embedding_grad", embedding_grad);
 }
 
 }  // namespace stagecoach::cpu

@@ -107,6 +107,23 @@ struct GeluTanh {
   }
 };
 
+/// A thread computes four elements of a sample, for which it draws one block of random numbers.
+template <class T>
+__global__ void dropout_kernel(int count, FastDivmod quarters, int size, DropoutMask mask, std::uint32_t threshold,
+                               T factor, const T* x, T* y) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int sample = quarters.quotient(at);
+    const int first = 4 * quarters.remainder(at, sample);
+    const Philox::Block words =
+        mask.random.block(static_cast<std::uint64_t>(first / 4), mask.first + static_cast<std::uint64_t>(sample));
+    for (int e = first; e < first + 4 && e < size; ++e) {
+      const long long i = static_cast<long long>(sample) * size + e;
+      y[i] = words[static_cast<std::size_t>(e - first)] >> 8 < threshold ? T(0) : factor * x[i];
+    }
+  }
+}
+
 // ---- Single numbers
 
 template <class T>
@@ -249,6 +266,17 @@ void accumulate(const Tensor& x, Tensor& sum) {
   });
 }
 
+void dropout(const Tensor& x, const DropoutMask& mask, Tensor& y) {
+  dispatch_floating(x.dtype(), "dropout", [&]<class T>() {
+    const int size = to_int(x.shape().product(1, x.dims()));
+    const int quarters = (size + 3) / 4;
+    if (x.numel() > 0) {
+      launch_elements(x.device(), dropout_kernel<T>, to_int(x.size(0) * quarters), FastDivmod(quarters), size, mask,
+                      mask.threshold(), static_cast<T>(1 / (1 - mask.probability)), x.data<T>(), y.mutable_data<T>());
+    }
+  });
+}
+
 void increment(std::span<Tensor> counters) {
   for (std::size_t first = 0; first < counters.size(); first += Counters::kMax) {
     Counters table{};
@@ -274,6 +302,7 @@ void add_elementwise(Kernels& table) {
   table.gelu = gelu;
   table.gelu_grad = gelu_grad;
   table.accumulate = accumulate;
+  table.dropout = dropout;
   table.increment = increment;
 }
 

@@ -51,6 +51,34 @@ __global__ void token_mean_grad_kernel(int count, FastDivmod tokens, FastDivmod 
   }
 }
 
+template <class T>
+__global__ void embedding_kernel(int count, FastDivmod width, const std::int32_t* tokens, const T* weight, T* y) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int n = width.quotient(at);
+    y[at] = weight[static_cast<long long>(tokens[n]) * width.value() + width.remainder(at, n)];
+  }
+}
+
+/// A thread searches all tokens for those of its element's row: they are few, in the cache, and the same for a warp,
+/// and the order of the sum is that of the tokens.
+template <class T>
+__global__ void embedding_grad_kernel(int count, int token_count, FastDivmod width, const T* grad_y,
+                                      const std::int32_t* tokens, T* grad_weight) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int row = width.quotient(at);
+    const int column = width.remainder(at, row);
+    T sum = 0;
+    for (int n = 0; n < token_count; ++n) {
+      if (tokens[n] == row) {
+        sum += grad_y[static_cast<long long>(n) * width.value() + column];
+      }
+    }
+    grad_weight[at] = sum;
+  }
+}
+
 namespace {
 
 void transpose(const Tensor& x, Tensor& y) {
@@ -83,9 +111,26 @@ void token_mean_grad(const Tensor& grad_y, Tensor& grad_x) {
   });
 }
 
+void embedding(const Tensor& tokens, const Tensor& weight, Tensor& y) {
+  dispatch_floating(y.dtype(), "embedding", [&]<class T>() {
+    launch_elements(y.device(), embedding_kernel<T>, to_int(y.numel()), FastDivmod(to_int(weight.size(1))),
+                    tokens.data<std::int32_t>(), weight.data<T>(), y.mutable_data<T>());
+  });
+}
+
+void embedding_grad(const Tensor& grad_y, const Tensor& tokens, Tensor& grad_weight) {
+  dispatch_floating(grad_y.dtype(), "embedding_grad", [&]<class T>() {
+    launch_elements(grad_y.device(), embedding_grad_kernel<T>, to_int(grad_weight.numel()), to_int(tokens.numel()),
+                    FastDivmod(to_int(grad_weight.size(1))), grad_y.data<T>(), tokens.data<std::int32_t>(),
+                    grad_weight.mutable_data<T>());
+  });
+}
+
 }  // namespace
 
 void add_tokens(Kernels& table) {
+  table.embedding = embedding;
+  table.embedding_grad = embedding_grad;
   table.transpose = transpose;
   table.add_broadcast = add_broadcast;
   table.token_mean = token_mean;
