@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/base/throw_if.h"
+#include "nn/batch_position.h"
 #include "nn/running_statistics.h"
 
 namespace stagecoach {
@@ -52,6 +54,30 @@ Tensor Conv2d::forward(const Tensor& x) {
 }
 
 Shape Conv2d::output_shape(const Shape& input) const { return conv2d_shape(input, own_shape("weight"), settings_); }
+
+Embedding::Embedding(std::int64_t vocabulary, std::int64_t width, double deviation) {
+  STAGECOACH_CHECK(vocabulary > 0 && width > 0, "embedding layer: expected positive sizes, got {} tokens and width {}",
+                   vocabulary, width);
+  add_parameter("weight", {vocabulary, width}, Init::normal(deviation));
+}
+
+Dropout::Dropout(double probability, std::uint64_t seed, const std::string& name)
+    : probability_(probability), random_(seed, name + ".dropout") {
+  throw_if<UsageError>(!(probability >= 0 && probability < 1),
+                       "dropout layer: expected a probability in [0, 1), got {}", probability);
+}
+
+Tensor Dropout::forward(const Tensor& x) {
+  if (!is_training() || probability_ == 0) {
+    return x;
+  }
+  const auto& position = BatchScope::current();
+  STAGECOACH_CHECK(position.has_value(),
+                   "dropout layer: expected the position of the batch, got none; construct a BatchScope before the "
+                   "forward, or evaluate with train(false)");
+  return dropout(x, {probability_, random_,
+                     (static_cast<std::uint64_t>(position->step) << 32) + static_cast<std::uint64_t>(position->first)});
+}
 
 LayerNorm::LayerNorm(std::int64_t width, double epsilon) : epsilon_(epsilon) {
   STAGECOACH_CHECK(width > 0, "layer norm layer: expected a positive width, got {}", width);

@@ -4,6 +4,7 @@
 /// the names, shapes and initial values of PyTorch's layers.
 
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "core/ops.h"
@@ -43,6 +44,29 @@ class Conv2d final : public Module {
  private:
   Conv2dSettings settings_;
   Bias bias_;
+};
+
+/// Rows of the weight [vocabulary, width] by tokens: […] int32 to […, width]. Initial values are normal, with mean 0.
+class Embedding final : public Module {
+ public:
+  Embedding(std::int64_t vocabulary, std::int64_t width, double deviation = 1);
+  Tensor forward(const Tensor& tokens) override { return embedding(tokens, own("weight")); }
+  Shape output_shape(const Shape& input) const override { return embedding_shape(input, own_shape("weight")); }
+};
+
+/// In training sets elements of x [N, …] to 0 with `probability`, and divides the others by 1 - probability; in
+/// evaluation returns x. Which elements, depends on the seed, the layer's name in the whole model, and the position of
+/// the batch (nn/batch_position.h): not on micro-batches or ranks, and a forward that is computed again has the same.
+class Dropout final : public Module {
+ public:
+  Dropout(double probability, std::uint64_t seed, const std::string& name);
+  /// Throws Error in training outside a BatchScope.
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  double probability_;
+  Philox random_;
 };
 
 class ReLU final : public Module {

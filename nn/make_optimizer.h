@@ -18,5 +18,12 @@ inline MakeOptimizer sgd(const SgdSettings& settings = {}) {
 inline MakeOptimizer adam(const AdamSettings& settings = {}) {
   return [settings](NamedTensors parameters) { return std::make_unique<Adam>(std::move(parameters), settings); };
 }
+inline MakeOptimizer adamw(AdamSettings settings = {}) {
+  settings.decoupled_decay = true;
+  return adam(settings);
+}
+inline MakeOptimizer adagrad(const AdagradSettings& settings = {}) {
+  return [settings](NamedTensors parameters) { return std::make_unique<Adagrad>(std::move(parameters), settings); };
+}
 
 }  // namespace stagecoach

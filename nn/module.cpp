@@ -38,13 +38,14 @@ Tensor Init::make(const TensorSlice& slice, DType dtype, std::uint64_t seed, con
     return Tensor::full(slice.shape(), low_, dtype);
   }
   Tensor tensor = Tensor::empty(slice.shape(), dtype);
-  UniformNumbers numbers(Philox(seed, name));
+  const Philox random(seed, name);
+  UniformNumbers numbers(random);
   dispatch_floating(dtype, "init", [&]<class T>() {
     T* values = tensor.mutable_data<T>();
     const std::int64_t count = tensor.numel();
     for (std::int64_t i = 0; i < count; ++i) {
       const auto index = static_cast<std::uint64_t>(slice.index_in_whole(i));
-      values[i] = static_cast<T>(low_ + (high_ - low_) * numbers[index]);
+      values[i] = static_cast<T>(normal_ ? high_ * random.normal(index) : low_ + (high_ - low_) * numbers[index]);
     }
   });
   return tensor;

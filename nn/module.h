@@ -24,15 +24,18 @@ class Init {
   static Init constant(double value) { return {value, value}; }
   /// Draws uniformly from [-bound, bound).
   static Init uniform(double bound) { return {-bound, bound}; }
+  /// Draws from the normal distribution with mean 0.
+  static Init normal(double deviation) { return {0, deviation, true}; }
   /// Returns a CPU tensor of float32 or float64 whose elements depend only on (seed, name, index).
   Tensor make(const Shape& shape, DType dtype, std::uint64_t seed, const std::string& name) const;
   /// Returns the same elements of a slice, without the memory of the whole tensor.
   Tensor make(const TensorSlice& slice, DType dtype, std::uint64_t seed, const std::string& name) const;
 
  private:
-  Init(double low, double high) : low_(low), high_(high) {}
+  Init(double low, double high, bool normal = false) : low_(low), high_(high), normal_(normal) {}
   double low_;
   double high_;
+  bool normal_;  // high_ is then the deviation
 };
 
 class Module {

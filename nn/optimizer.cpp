@@ -36,14 +36,23 @@ Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters
   }
 }
 
+void Optimizer::clip_norm(double max_norm) {
+  throw_if<UsageError>(!(max_norm > 0), "optimizer: expected a positive norm to clip to, got {}", max_norm);
+  max_norm_ = max_norm;
+}
+
 void Optimizer::step() {
   const NoGrad no_grad;
+  if (clips()) {
+    clip_grad_norm(parameters_, max_norm_, sums_);
+  }
   std::map<Device, std::vector<ParameterUpdate>> updates;  // of each device that has gradients
   std::map<Device, std::vector<Tensor>> counters{{steps_done_.device(), {steps_done_}}};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
     if (const Tensor grad = parameter.grad(); grad.defined()) {
-      updates[parameter.device()].push_back({grad, parameter, states_[i], updates_[i]});
+      updates[parameter.device()].push_back(
+          {grad, parameter, states_[i], updates_[i], decays_all_ || parameter.dims() >= 2});
       counters[parameter.device()].push_back(updates_[i]);
     }
   }
@@ -86,39 +95,47 @@ void Optimizer::add_state(const std::string& part) {
   }
 }
 
-Sgd::Sgd(NamedTensors parameters, const SgdSettings& settings) : Optimizer(std::move(parameters)), settings_(settings) {
+template <class Settings>
+OptimizerWith<Settings>::OptimizerWith(NamedTensors parameters, const Settings& settings)
+    : Optimizer(std::move(parameters)), settings_(settings) {
   require_finite_and_not_negative("learning rate", settings.learning_rate);
-  require_fraction("momentum", settings.momentum);
   require_finite_and_not_negative("weight decay", settings.weight_decay);
+}
+
+template <class Settings>
+void OptimizerWith<Settings>::set_learning_rate(double rate) {
+  require_finite_and_not_negative("learning rate", rate);
+  settings_.learning_rate = rate;
+}
+
+Sgd::Sgd(NamedTensors parameters, const SgdSettings& settings) : OptimizerWith(std::move(parameters), settings) {
+  require_fraction("momentum", settings.momentum);
   if (settings.momentum != 0) {
     add_state("velocity");
   }
 }
 
-void Sgd::set_learning_rate(double rate) {
-  require_finite_and_not_negative("learning rate", rate);
-  settings_.learning_rate = rate;
-}
-
 void Sgd::update(Device device, std::span<ParameterUpdate> updates) { kernels(device).sgd_step(updates, settings_); }
 
-Adam::Adam(NamedTensors parameters, const AdamSettings& settings)
-    : Optimizer(std::move(parameters)), settings_(settings) {
-  require_finite_and_not_negative("learning rate", settings.learning_rate);
+Adam::Adam(NamedTensors parameters, const AdamSettings& settings) : OptimizerWith(std::move(parameters), settings) {
   require_fraction("beta1", settings.beta1);
   require_fraction("beta2", settings.beta2);
-  require_finite_and_not_negative("weight decay", settings.weight_decay);
   throw_if<UsageError>(!(settings.epsilon > 0), "optimizer: expected a positive epsilon, got {}", settings.epsilon);
   add_state("first_moment");
   add_state("second_moment");
 }
 
-void Adam::set_learning_rate(double rate) {
-  require_finite_and_not_negative("learning rate", rate);
-  settings_.learning_rate = rate;
+void Adam::update(Device device, std::span<ParameterUpdate> updates) { kernels(device).adam_step(updates, settings_); }
+
+Adagrad::Adagrad(NamedTensors parameters, const AdagradSettings& settings)
+    : OptimizerWith(std::move(parameters), settings) {
+  throw_if<UsageError>(!(settings.epsilon > 0), "optimizer: expected a positive epsilon, got {}", settings.epsilon);
+  add_state("sum");
 }
 
-void Adam::update(Device device, std::span<ParameterUpdate> updates) { kernels(device).adam_step(updates, settings_); }
+void Adagrad::update(Device device, std::span<ParameterUpdate> updates) {
+  kernels(device).adagrad_step(updates, settings_);
+}
 
 std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors parameters, double learning_rate,
                                           double momentum, double weight_decay) {
@@ -127,9 +144,14 @@ std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors param
         std::move(parameters),
         SgdSettings{.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay});
   }
-  throw_if<UsageError>(momentum != 0, "optimizer adam: expected no momentum, got {}", momentum);
-  return std::make_unique<Adam>(std::move(parameters),
-                                AdamSettings{.learning_rate = learning_rate, .weight_decay = weight_decay});
+  throw_if<UsageError>(momentum != 0, "optimizer: expected no momentum, which only sgd takes, got {}", momentum);
+  if (kind == OptimizerKind::adagrad) {
+    return std::make_unique<Adagrad>(std::move(parameters),
+                                     AdagradSettings{.learning_rate = learning_rate, .weight_decay = weight_decay});
+  }
+  return std::make_unique<Adam>(std::move(parameters), AdamSettings{.learning_rate = learning_rate,
+                                                                    .weight_decay = weight_decay,
+                                                                    .decoupled_decay = kind == OptimizerKind::adamw});
 }
 
 double sum_of_squares(const Tensor& tensor) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/kernels/kernels.h"
+#include "nn/clip_grad_norm.h"
 #include "nn/named_tensors.h"
 
 namespace stagecoach {
@@ -20,7 +21,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates each parameter that has a gradient, in order. Leaves the others and their state unchanged.
+  /// Clips the gradients, if clip_norm() was called. Then updates each parameter that has a gradient, in order, and
+  /// leaves the others and their state unchanged.
   void step();
   /// Clears all gradients.
   void zero_grad();
@@ -39,6 +41,16 @@ class Optimizer {
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double rate) = 0;
 
+  /// From now on clips the gradients in each step (see clip_grad_norm). Throws UsageError unless `max_norm` is
+  /// positive.
+  void clip_norm(double max_norm);
+  bool clips() const { return max_norm_ > 0; }
+  /// The squares are added by `sums`, for a model on several ranks; all of them then call step() together.
+  void sum_squares_with(SumsOfSquares sums) { sums_ = std::move(sums); }
+  /// From now on weight decay applies to parameters of two or more dimensions only: not to biases, nor to the weights
+  /// of norms.
+  void decay_weights_only() { decays_all_ = false; }
+
  protected:
   /// Adds a zero-filled state tensor of each parameter's shape, named "<parameter>.<part>". Call it only in
   /// constructors.
@@ -53,35 +65,55 @@ class Optimizer {
   std::vector<std::vector<Tensor>> states_;  // [parameter][part]
   std::vector<Tensor> updates_;              // [] int32, one per parameter
   Tensor steps_done_;                        // [] int32
+  double max_norm_ = 0;                      // 0: gradients are not clipped
+  SumsOfSquares sums_;                       // of a model on several ranks
+  bool decays_all_ = true;
+};
+
+/// An optimizer whose kernel, a row of Kernels, takes `Settings`.
+template <class Settings>
+class OptimizerWith : public Optimizer {
+ public:
+  double learning_rate() const override { return settings_.learning_rate; }
+  void set_learning_rate(double rate) override;
+
+ protected:
+  /// Throws UsageError for a learning rate or weight decay that is negative or not finite.
+  OptimizerWith(NamedTensors parameters, const Settings& settings);
+  Settings settings_;
 };
 
 /// Stochastic gradient descent: v = momentum v + (g + weight_decay p), p = p - learning_rate v.
-class Sgd final : public Optimizer {
+class Sgd final : public OptimizerWith<SgdSettings> {
  public:
   explicit Sgd(NamedTensors parameters, const SgdSettings& settings = {});
-  double learning_rate() const override { return settings_.learning_rate; }
-  void set_learning_rate(double rate) override;
 
  private:
   void update(Device device, std::span<ParameterUpdate> updates) override;
-  SgdSettings settings_;
 };
 
-/// Adam with bias correction; see AdamSettings.
-class Adam final : public Optimizer {
+/// Adam with bias correction, or AdamW; see AdamSettings.
+class Adam final : public OptimizerWith<AdamSettings> {
  public:
   explicit Adam(NamedTensors parameters, const AdamSettings& settings = {});
-  double learning_rate() const override { return settings_.learning_rate; }
-  void set_learning_rate(double rate) override;
 
  private:
   void update(Device device, std::span<ParameterUpdate> updates) override;
-  AdamSettings settings_;
 };
 
-enum class OptimizerKind { sgd, adam };
+/// See AdagradSettings.
+class Adagrad final : public OptimizerWith<AdagradSettings> {
+ public:
+  explicit Adagrad(NamedTensors parameters, const AdagradSettings& settings = {});
 
-/// Makes an optimizer. Throws UsageError for momentum with adam, which has its own.
+ private:
+  void update(Device device, std::span<ParameterUpdate> updates) override;
+};
+
+/// adamw is Adam with decoupled weight decay.
+enum class OptimizerKind { sgd, adam, adamw, adagrad };
+
+/// Makes an optimizer. Throws UsageError for a momentum unless it is sgd: adam has its own, and adagrad none.
 std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors parameters, double learning_rate,
                                           double momentum = 0, double weight_decay = 0);
 

@@ -1,8 +1,12 @@
 #include "nn/layers.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/ops.h"
+#include "nn/batch_position.h"
 #include "nn/transformer.h"
 #include "tests/support/devices.h"
 #include "tests/support/errors.h"
@@ -45,6 +49,37 @@ TEST_P(Layers, GiveTheShapesOfTheirOperations) {
   EXPECT_EQ(shape_of(flatten, image), (Shape{2, 192}));
   EXPECT_EQ(shape_of(softmax, random_tensor({2, 6}, "x", DType::float32, GetParam())), (Shape{2, 6}));
   EXPECT_EQ(shape_of(norm, image), image.shape());
+}
+
+TEST_P(Layers, EmbedTokens) {
+  Embedding layer(5, 400, 0.5);
+  layer.materialize(1, GetParam());
+  const Tensor tokens = Tensor::from(std::vector<std::int32_t>{4, 0, 4}, {1, 3}, GetParam());
+  const Tensor y = layer.forward(tokens);
+  EXPECT_EQ(y.shape(), layer.output_shape({1, 3}));
+  const auto values = y.to_vector<float>();
+  EXPECT_TRUE(std::equal(values.begin(), values.begin() + 400, values.begin() + 800));
+  double squares = 0;
+  for (const float value : layer.named_parameters()[0].second.to_vector<float>()) {
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  EXPECT_NEAR(std::sqrt(squares / 2000), 0.5, 0.05);
+}
+
+TEST_P(Layers, DropOutInTrainingByThePositionOfTheBatch) {
+  Dropout layer(0.5, 3, "blocks.0");
+  const Tensor x = random_tensor({6, 20}, "x", DType::float32, GetParam());
+  EXPECT_TRUE(fails_with<Error>({"dropout layer", "BatchScope"}, [&] { layer.forward(x); }));
+  const auto at = [&](const Tensor& part, std::int64_t step, std::int64_t first) {
+    const BatchScope scope(BatchPosition{step, first});
+    return layer.forward(part);
+  };
+  const Tensor y = at(x, 1, 0);
+  EXPECT_TRUE(test::same_bytes(at(x.narrow(2, 3), 1, 2), y.narrow(2, 3)));
+  EXPECT_FALSE(test::same_bytes(at(x, 2, 0), y));
+  layer.train(false);
+  EXPECT_TRUE(test::same_bytes(layer.forward(x), x));
+  EXPECT_THROW(Dropout(1, 0, "x"), UsageError);
 }
 
 TEST_P(Layers, WithoutBiasHaveOneParameter) {

@@ -30,7 +30,13 @@ Tensor gradient(int step, Device device = {}) {
   return random_tensor({kSize}, fmt::format("gradient {}", step), DType::float64, device);
 }
 
-const char* name_of(OptimizerKind kind) { return kind == OptimizerKind::sgd ? "sgd" : "adam"; }
+constexpr OptimizerKind kKinds[] = {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw,
+                                    OptimizerKind::adagrad};
+
+const char* name_of(OptimizerKind kind) {
+  constexpr const char* kNames[] = {"sgd", "adam", "adamw", "adagrad"};
+  return kNames[static_cast<int>(kind)];
+}
 
 class OnDevices : public testing::TestWithParam<Device> {
  protected:
@@ -80,19 +86,20 @@ TEST_P(SgdSteps, FollowThePlainLoopWithBoth) {
   compare_sgd(device(), {.learning_rate = 0.1, .momentum = 0.5, .weight_decay = 0.2});
 }
 
-/// Kingma and Ba 2015, algorithm 1, written out; compared after each step.
+/// Kingma and Ba 2015, algorithm 1, or Loshchilov and Hutter 2019, algorithm 2, written out; compared after each step.
 void compare_adam(Device device, const AdamSettings& settings) {
   Tensor parameter = make_parameter(device);
   Adam optimizer({{"p", parameter}}, settings);
   std::vector<double> p = parameter.to_vector<double>();
   std::vector<double> m(p.size(), 0);
   std::vector<double> v(p.size(), 0);
-  for (int step = 1; step <= kUpdates; ++step) {
+  for (int step = 1; step <= 50; ++step) {
     parameter.set_grad(gradient(step, device));
     optimizer.step();
     const auto g = gradient(step).to_vector<double>();
     for (std::size_t i = 0; i < p.size(); ++i) {
-      const double d = g[i] + settings.weight_decay * p[i];
+      const double d = g[i] + (settings.decoupled_decay ? 0 : settings.weight_decay * p[i]);
+      p[i] -= settings.decoupled_decay ? settings.learning_rate * settings.weight_decay * p[i] : 0;
       m[i] = settings.beta1 * m[i] + (1 - settings.beta1) * d;
       v[i] = settings.beta2 * v[i] + (1 - settings.beta2) * d * d;
       const double m_hat = m[i] / (1 - std::pow(settings.beta1, step));
@@ -106,6 +113,9 @@ void compare_adam(Device device, const AdamSettings& settings) {
 TEST_P(AdamSteps, FollowThePlainLoop) { compare_adam(device(), {.learning_rate = 0.1}); }
 TEST_P(AdamSteps, FollowThePlainLoopWithWeightDecay) {
   compare_adam(device(), {.learning_rate = 0.1, .weight_decay = 0.3});
+}
+TEST_P(AdamSteps, FollowThePlainLoopWithDecoupledWeightDecay) {
+  compare_adam(device(), {.learning_rate = 0.1, .weight_decay = 0.3, .decoupled_decay = true});
 }
 TEST_P(AdamSteps, FollowThePlainLoopWithOtherSettings) {
   compare_adam(device(), {.learning_rate = 0.01, .beta1 = 0.5, .beta2 = 0.8, .epsilon = 1e-3});
@@ -145,8 +155,46 @@ TEST_P(AdamSteps, FirstIsTheLearningRate) {
   }
 }
 
+TEST_P(Optimizers, OfAdagradFollowThePlainLoop) {
+  Tensor parameter = make_parameter();
+  const AdagradSettings settings{.learning_rate = 0.1, .weight_decay = 0.2};
+  Adagrad optimizer({{"p", parameter}}, settings);
+  std::vector<double> p = parameter.to_vector<double>();
+  std::vector<double> sum(p.size(), 0);
+  for (int step = 1; step <= 50; ++step) {
+    parameter.set_grad(gradient(step));
+    optimizer.step();
+    const auto g = gradient(step).to_vector<double>();
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const double d = g[i] + settings.weight_decay * p[i];
+      sum[i] += d * d;
+      p[i] -= settings.learning_rate * d / (std::sqrt(sum[i]) + settings.epsilon);
+    }
+    expect_near(parameter, p);
+  }
+}
+
+/// As PyTorch's parameter groups in nanoGPT: what has one dimension does not decay.
+TEST_P(Optimizers, DecayWeightsOnly) {
+  for (const OptimizerKind kind : kKinds) {
+    const auto step = [&](const Shape& shape, double decay, bool weights_only) {
+      Tensor parameter = test::random_leaf(shape, "parameter", DType::float64, device());
+      const auto optimizer = make_optimizer(kind, {{"p", parameter}}, 0.1, 0, decay);
+      if (weights_only) {
+        optimizer->decay_weights_only();
+      }
+      parameter.set_grad(random_tensor(shape, "gradient", DType::float64, device()));
+      optimizer->step();
+      return parameter;
+    };
+    EXPECT_TRUE(same_bytes(step({6}, 0.5, true), step({6}, 0, false))) << name_of(kind);
+    EXPECT_TRUE(same_bytes(step({2, 3}, 0.5, true), step({2, 3}, 0.5, false))) << name_of(kind);
+    EXPECT_FALSE(same_bytes(step({2, 3}, 0.5, true), step({2, 3}, 0, false))) << name_of(kind);
+  }
+}
+
 TEST_P(Optimizers, SkipAParameterWithoutGradient) {
-  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
+  for (const OptimizerKind kind : kKinds) {
     Tensor a = make_parameter();
     Tensor b = make_parameter();
     const auto optimizer = make_optimizer(kind, {{"a", a}, {"b", b}}, 0.1, 0, 0.5);
@@ -161,7 +209,7 @@ TEST_P(Optimizers, SkipAParameterWithoutGradient) {
 
 /// As in PyTorch: b's first update comes in the second step, and is corrected as a first one.
 TEST_P(Optimizers, CountUpdatesForEachParameter) {
-  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
+  for (const OptimizerKind kind : kKinds) {
     const double momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
     Tensor late = make_parameter();
     Tensor other = make_parameter();
@@ -221,6 +269,8 @@ TEST(Optimizer, RefusesSenselessSettings) {
   EXPECT_TRUE(fails_with<UsageError>({"weight decay"}, make(OptimizerKind::adam, 0.1, 0, -1)));
   EXPECT_THROW(Adam(parameters, {.beta2 = 1}), UsageError);
   EXPECT_THROW(Adam(parameters, {.epsilon = 0}), UsageError);
+  EXPECT_THROW(Adagrad(parameters, {.epsilon = 0}), UsageError);
+  EXPECT_THROW(Sgd(parameters).clip_norm(0), UsageError);
 }
 
 TEST(Optimizer, RefusesWhatIsNoParameter) {
@@ -246,7 +296,7 @@ void train_step(Sequential& model, Optimizer& optimizer, int step) {
 /// Idea 6: a training that is saved, loaded and continued equals the uninterrupted one bit for bit.
 TEST_P(Optimizers, ContinueFromTheirSavedStateBitForBit) {
   const TemporaryFolder folder;
-  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
+  for (const OptimizerKind kind : kKinds) {
     const double momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
     const auto make_state = [&](Sequential& model) {
       return make_optimizer(kind, model.named_parameters(), 0.05, momentum, 0.01);
@@ -285,7 +335,7 @@ TEST_P(Optimizers, ContinueFromTheirSavedStateBitForBit) {
 
 /// Each parameter is updated on its own device, as if all were on one.
 TEST(Optimizer, UpdatesParametersOnSeveralDevices) {
-  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
+  for (const OptimizerKind kind : kKinds) {
     NamedTensors together, spread;
     for (const char* name : {"a", "b", "c"}) {
       together.emplace_back(name, make_parameter());
