@@ -66,7 +66,9 @@ struct StridedTiles {
   }
 };
 
-/// One thread's part of loading a window of images [N, C, H, kWidth] into shared memory: a column of some channels.
+/// One thread's part of loading a window of images [N, C, H, kWidth] into shared memory: a column of some channels. The
+/// window is kWindowRows of each of kSamples, kPixels in shared memory: row `i` of column `w` is row(i) pitch(w) pixels
+/// after place(sample, w), and once more kBeside after that if is_beside_next(w).
 template <class Window>
 class ColumnLoader {
  public:
