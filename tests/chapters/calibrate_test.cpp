@@ -39,6 +39,8 @@ TEST(Calibrate, KnowsTheCostsOfCallsByTheirNames) {
   EXPECT_EQ(kernel_call("linear 64x400 to 120, input gradient", kMeta).cost.flops, 2 * 64 * 400 * 120);
   EXPECT_EQ(kernel_call("relu [64, 6, 28, 28], gradient", kMeta).cost.bytes(), 3 * 4 * 64 * 6 * 28 * 28);
   EXPECT_EQ(kernel_call("adam, 10 tensors of convnet", kMeta).cost.flops, 15 * 62006);
+  EXPECT_EQ(kernel_call("attention [1, 3, 2], 1 heads", kMeta).cost.flops, 9 * (4 * 2 + 6) - 3);
+  EXPECT_EQ(kernel_call("attention [1, 3, 2], 1 heads, causal", kMeta).cost.flops, 6 * (4 * 2 + 6) - 3);
   for (const char* name : {"relu", "conv 8x3", "sort [8, 8]", ""}) {
     EXPECT_TRUE(fails_with<DataError>({"is not a kernel call"}, [&] { kernel_call(name, kMeta); })) << name;
   }
