@@ -6,6 +6,7 @@
 #include <string>
 
 #include "chapters/common/plan.h"
+#include "datasets/shares.h"
 #include "parallel/data_parallel/step_timeline.h"
 #include "parallel/launch/mesh.h"
 

@@ -3,11 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "chapters/common/chapter.h"
 
 namespace stagecoach {
 
+namespace {
+
+struct BugEntry {
+  Bug bug;
+  std::string_view name;      ///< the value of --inject
+  std::vector<int> chapters;  ///< those that offer it
+  std::string_view mistake;   ///< what is wrong: half a line
+};
+
+/// Returns all bugs, in the order of docs/bugs.md.
 const std::vector<BugEntry>& bug_museum() {
   static const std::vector<BugEntry> museum{
       {Bug::send_order, "send-order", {4, 5}, "two ranks send to each other first, and each send waits"},
@@ -27,6 +38,8 @@ const std::vector<BugEntry>& bug_museum() {
   };
   return museum;
 }
+
+}  // namespace
 
 std::string name_of(Bug bug) {
   const auto& all = bug_museum();

@@ -4,7 +4,6 @@
 /// docs/bugs.md tells of each. Nothing below chapters/ knows of them: bug_hooks.h puts them into a run from outside.
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace stagecoach {
@@ -26,16 +25,6 @@ enum class Bug {
   unused_parameter,
   stale_shard,
 };
-
-struct BugEntry {
-  Bug bug;
-  std::string_view name;      ///< the value of --inject
-  std::vector<int> chapters;  ///< those that offer it
-  std::string_view mistake;   ///< what is wrong: half a line
-};
-
-/// Returns all bugs, in the order of docs/bugs.md.
-const std::vector<BugEntry>& bug_museum();
 
 /// Returns the value of --inject for a bug; "" for none.
 std::string name_of(Bug bug);

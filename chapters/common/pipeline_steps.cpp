@@ -10,6 +10,45 @@
 namespace stagecoach {
 namespace {
 
+/// Returns the stages of a rank, by number, with their initial weights on its device.
+std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
+                                                       const Dataset& data, const Rank& rank,
+                                                       const std::shared_ptr<const LayerFactory>& layers) {
+  const auto parts = stages_of(*make_model_of(training, data, layers), plan.split);
+  std::map<int, std::shared_ptr<Sequential>> mine;
+  for (int s = 0; s < plan.stages(); ++s) {
+    if (plan.schedule.holds(rank.index, s)) {
+      const auto& part = parts[static_cast<std::size_t>(s)];
+      if (s + 1 == plan.stages()) {
+        put_bug_into(*part, training);
+      }
+      part->materialize(training.seed, rank.device);
+      mine.emplace(s, part);
+    }
+  }
+  return mine;
+}
+
+/// Returns the rank's loader, with images if the rank holds the first stage, and with labels if it holds the first or
+/// the last one.
+MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
+                                         const Rank& rank, LoaderFor purpose, const Shard& shard) {
+  using Needs = MicroBatchLoader::Needs;
+  const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::labels : Needs::nothing;
+  const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::images_and_labels : of_last;
+  return make_rank_loader(settings, data, purpose, rank, needs, settings.training.microbatches, shard);
+}
+
+/// Returns the pipeline that runs a rank's stages.
+Pipeline make_pipeline(const Plan& plan, const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
+                       const ClassifierLoss& loss) {
+  std::map<int, Stage> running;
+  for (const auto& [number, layers] : stages) {
+    running.emplace(number, Stage(with_bug(layers, plan.inject), plan.recompute, loss, plan.record));
+  }
+  return {std::move(running), plan.shapes, plan.schedule, comm};
+}
+
 /// Returns the batch in the form that the pipeline takes.
 StepData data_of(const MicroBatches& batch) {
   return {.input = [&batch](int i) { return batch.input(i); },
@@ -28,15 +67,6 @@ void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch
 }
 
 }  // namespace
-
-Pipeline make_pipeline(const Plan& plan, const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
-                       const ClassifierLoss& loss) {
-  std::map<int, Stage> running;
-  for (const auto& [number, layers] : stages) {
-    running.emplace(number, Stage(with_bug(layers, plan.inject), plan.recompute, loss, plan.record));
-  }
-  return {std::move(running), plan.shapes, plan.schedule, comm};
-}
 
 PipelineWorker::PipelineWorker(const Settings& settings, const Plan& plan, const TrainTest& data, const Rank& rank,
                                const PipelineShare& share)

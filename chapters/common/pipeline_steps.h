@@ -14,10 +14,6 @@
 
 namespace stagecoach {
 
-/// Returns the pipeline that runs a rank's stages.
-Pipeline make_pipeline(const Plan& plan, const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
-                       const ClassifierLoss& loss = loss_of_whole_logits);
-
 /// What differs in a pipeline where several share the batches, or several ranks the layers.
 struct PipelineShare {
   std::shared_ptr<const LayerFactory> layers = nullptr;  ///< makes the layers; null: they are whole

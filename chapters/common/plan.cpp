@@ -273,30 +273,4 @@ void add_collectives(const Plan& plan, Costs& costs) {
   }
 }
 
-std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
-                                                       const Dataset& data, const Rank& rank,
-                                                       const std::shared_ptr<const LayerFactory>& layers) {
-  const auto parts = stages_of(*make_model_of(training, data, layers), plan.split);
-  std::map<int, std::shared_ptr<Sequential>> mine;
-  for (int s = 0; s < plan.stages(); ++s) {
-    if (plan.schedule.holds(rank.index, s)) {
-      const auto& part = parts[static_cast<std::size_t>(s)];
-      if (s + 1 == plan.stages()) {
-        put_bug_into(*part, training);
-      }
-      part->materialize(training.seed, rank.device);
-      mine.emplace(s, part);
-    }
-  }
-  return mine;
-}
-
-MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
-                                         const Rank& rank, LoaderFor purpose, const Shard& shard) {
-  using Needs = MicroBatchLoader::Needs;
-  const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::labels : Needs::nothing;
-  const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::images_and_labels : of_last;
-  return make_rank_loader(settings, data, purpose, rank, needs, settings.training.microbatches, shard);
-}
-
 }  // namespace stagecoach

@@ -3,13 +3,11 @@
 /// How a model is distributed over ranks. It is decided once, before the ranks start.
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/planned_model.h"
 #include "chapters/common/settings.h"
 #include "datasets/dataset.h"
@@ -106,15 +104,5 @@ Link link_of_stage(const Plan& plan, int stage, MeshDirection direction, const M
 double exchange_seconds(const Plan& plan, const Action& action);
 /// Adds the seconds of the exchanges and of the reductions that the plan has to the costs of their stages.
 void add_collectives(const Plan& plan, Costs& costs);
-
-/// Returns the stages of a rank, by number, with their initial weights on its device.
-std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
-                                                       const Dataset& data, const Rank& rank,
-                                                       const std::shared_ptr<const LayerFactory>& layers = nullptr);
-
-/// Returns the rank's loader, with images if the rank holds the first stage, and with labels if it holds the first or
-/// the last one.
-MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
-                                         const Rank& rank, LoaderFor purpose, const Shard& shard = {});
 
 }  // namespace stagecoach

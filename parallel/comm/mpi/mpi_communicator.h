@@ -48,7 +48,6 @@ class MpiCommunicator final : public ExchangeCommunicator {
   void require_same(const char* operation, const Tensor& like, const MessageHeader& theirs, int from) const;
   /// Waits until all of `requests` are done; meanwhile, if times are computed, answers senders.
   void wait(std::span<MPI_Request> requests, const ErrorContext& context);
-  void forget_sent();
   /// If `tensor` is long, keeps its transfer progressing while this rank computes.
   std::shared_ptr<void> keep_moving(const Tensor& tensor);
 
