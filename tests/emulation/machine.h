@@ -19,4 +19,7 @@ Machine& machine();
 /// How many kernels, passes of Thrust, copies and fills the GPUs were given so far.
 std::atomic<long>& pieces_of_work();
 
+/// How many waits for events their streams were given.
+std::atomic<long>& stream_waits();
+
 }  // namespace stagecoach::cuda::emulation

@@ -26,6 +26,11 @@ std::atomic<long>& pieces_of_work() {
   return count;
 }
 
+std::atomic<long>& stream_waits() {
+  static std::atomic<long> count{0};
+  return count;
+}
+
 namespace {
 
 constexpr std::align_val_t kAlignment{256};  // that of cudaMalloc

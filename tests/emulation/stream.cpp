@@ -85,6 +85,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  ++stream_waits();
   // Recordings of several streams are not emulated.
   return is_recorded(stream) == event->recorded ? cudaSuccess : cudaErrorStreamCaptureIsolation;
 }

@@ -57,20 +57,7 @@ class Chain {
 
   /// Returns the gradients of the inputs and of the parameters.
   std::vector<Tensor> step() {
-    std::vector<Tensor> gradients;
-    for (int i = 0; i < kMicrobatches; ++i) {
-      Tensor x = test::random_tensor({2, 8}, "x " + std::to_string(i), DType::float32, slot(0));
-      for (int s = 0; s < kStages; ++s) {
-        x = stage(s).forward(i, x.seen_from(slot(s)), true);
-      }
-    }
-    for (int i = 0; i < kMicrobatches; ++i) {
-      Tensor grad = test::random_tensor({2, 8}, "grad " + std::to_string(i), DType::float32, slot(2));
-      for (int s = kStages - 1; s >= 0; --s) {
-        grad = stage(s).backward(i, grad.seen_from(slot(s)));
-      }
-      gradients.push_back(grad.clone());
-    }
+    std::vector<Tensor> gradients = forwards_and_backwards();
     for (Stage& stage : stages_) {
       for (auto& [name, parameter] : stage.layers().named_parameters()) {
         gradients.push_back(parameter.grad().clone());
@@ -79,12 +66,34 @@ class Chain {
     }
     return gradients;
   }
+  /// Returns the waits that the streams were given in the last step's backwards.
+  long waits_in_backwards() const { return waits_; }
 
  private:
+  std::vector<Tensor> forwards_and_backwards() {
+    std::vector<Tensor> gradients;
+    for (int i = 0; i < kMicrobatches; ++i) {
+      Tensor x = test::random_tensor({2, 8}, "x " + std::to_string(i), DType::float32, slot(0));
+      for (int s = 0; s < kStages; ++s) {
+        x = stage(s).forward(i, x.seen_from(slot(s)), true);
+      }
+    }
+    const long before = cuda::emulation::stream_waits();
+    for (int i = 0; i < kMicrobatches; ++i) {
+      Tensor grad = test::random_tensor({2, 8}, "grad " + std::to_string(i), DType::float32, slot(2));
+      for (int s = kStages - 1; s >= 0; --s) {
+        grad = stage(s).backward(i, grad.seen_from(slot(s)));
+      }
+      gradients.push_back(grad.clone());
+    }
+    waits_ = cuda::emulation::stream_waits() - before;
+    return gradients;
+  }
   static Device slot(int number) { return {test::kCuda.type, test::kCuda.index, number}; }
   Stage& stage(int s) { return stages_[static_cast<std::size_t>(s)]; }
 
   std::vector<Stage> stages_;
+  long waits_ = 0;
 };
 
 /// Returns the pieces of work of a step, after checking that the steps are those of launched operations.
@@ -112,6 +121,19 @@ constexpr long kGraphs = Chain::kMicrobatches * Chain::kStages * 2;
 
 TEST(RecordedStageWork, ReadsWhatAnotherStageHasRecordedInPlace) {
   EXPECT_EQ(pieces_of_a_step(std::make_shared<ReLU>()), kGraphs + kOthers);
+}
+
+// A stage that has lent a result goes on at once; it waits for its readers when it overwrites the result.
+TEST(RecordedStageWork, WaitsForReadersWhenItOverwrites) {
+  Chain stages(std::make_shared<ReLU>(), Stage::Record::yes);
+  for (int step = 0; step < 6; ++step) {
+    stages.step();
+  }
+  EXPECT_EQ(stages.waits_in_backwards(), 0);
+  const long before = cuda::emulation::stream_waits();
+  stages.step();
+  constexpr int kBorders = Chain::kStages - 1;
+  EXPECT_EQ(cuda::emulation::stream_waits() - before, 2 * kBorders * Chain::kMicrobatches);
 }
 
 // A view of the input is in memory that belongs to the stage before, so the stage after gets a copy, and copies that.
