@@ -52,7 +52,7 @@ def parts_of_check(flags):
     return [
         Part("build", 1, 1 if flags.binaries else 200, tests.build),
         Part("data", 1, 1, speed.choose_data),
-        Part("tests", 1, 100, tests.finish_tests, tests.start_tests),
+        Part("tests", 1, 60, tests.finish_tests, tests.start_tests),
         Part("compute-sanitizer", 4, 30 if few_sanitized else 80, tests.finish_sanitizers, tests.start_sanitizers),
         Part("PyTorch's compilers", 5, 1, speed.finish_pytorch_compilers, speed.start_pytorch_compilers),
         Part("chapter 1", 2, 5, speed.chapter1),

@@ -18,6 +18,7 @@ SANITIZER_SECONDS = 200
 SANITIZED_PROGRAMS = ("test_cuda", "test_core")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 TEST_PROGRAMS = ("test_core", "test_cuda", "test_nn", "test_datasets", "test_parallel", "test_chapters")
+SHARDS = {"test_core": 4}  # its tests are shared by as many processes; 1 for the other programs
 
 
 def build(check):
@@ -52,8 +53,8 @@ def check_libraries(check):
 
 
 def count_tests(check, label, name):
-    """The number that gtest prints after a label such as PASSED, or 0."""
-    return int(found(rf"^\[ *{label} *\] ([0-9]+) test", check.output(name), 0))
+    """The number that gtest prints after a label such as PASSED, or 0; of all shards."""
+    return sum(map(int, re.findall(rf"^\[ *{label} *\] ([0-9]+) test", check.output(name), re.MULTILINE)))
 
 
 def rerun_first_failure(check, name, path):
@@ -70,7 +71,20 @@ def rerun_first_failure(check, name, path):
 
 def start_tests(check):
     for name in filter(check.program, TEST_PROGRAMS):
-        check.start_command(name, TEST_SECONDS, check.program(name), f"--gtest_filter={GPU_TESTS}")
+        shards = SHARDS.get(name, 1)
+        for shard in range(shards):
+            check.start_command(f"{name}-{shard}", TEST_SECONDS, "env", f"GTEST_TOTAL_SHARDS={shards}",
+                                f"GTEST_SHARD_INDEX={shard}", check.program(name), f"--gtest_filter={GPU_TESTS}")
+
+
+def finish_shards(check, name):
+    """Joins the outputs of a program's shards; returns the first exit status that is not 0."""
+    logs = [f"{name}-{shard}" for shard in range(SHARDS.get(name, 1))]
+    statuses = [check.finish(log) for log in logs]
+    for ending in ("out", "err"):
+        texts = [(check.logs / f"{log}.{ending}").read_text(errors="replace") for log in logs]
+        (check.logs / f"{name}.{ending}").write_text("".join(texts))
+    return next(filter(None, statuses), 0)
 
 
 def finish_tests(check):
@@ -79,7 +93,7 @@ def finish_tests(check):
         if not path:
             check.note(name, "not run: the program is missing")
             continue
-        status = check.finish(name)
+        status = finish_shards(check, name)
         ran, passed, skipped = (count_tests(check, label, name) for label in ("=*", "PASSED", "SKIPPED"))
         if status == 0 and ran <= skipped:
             nccl = "skipped: its only GPU tests are those of NCCL, which is not built in or needs more GPUs"

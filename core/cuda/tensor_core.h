@@ -90,14 +90,12 @@ __device__ inline void publish_to_tensor_cores() {
 /// Must precede the products of two factors, as the sums may have been used meanwhile.
 __device__ inline void begin_products() { STAGECOACH_WARPGROUP_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-/// Must follow the products of two factors, which are a group then; without a product before it, ends an empty one.
+/// Must follow the products of two factors.
 __device__ inline void end_products() { STAGECOACH_WARPGROUP_ASM("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-/// Waits until no more than `kUnfinished` of the groups that end_products() ended last are unfinished: the others are in
-/// their sums, and nothing reads their factors any more.
-template <int kUnfinished = 0>
-__device__ void wait_for_products() {
-  STAGECOACH_WARPGROUP_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kUnfinished) : "memory");
+/// Waits until all products of this warpgroup are in their sums, and nothing reads their factors any more.
+__device__ inline void wait_for_products() {
+  STAGECOACH_WARPGROUP_ASM("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
 #define STAGECOACH_SUMS8(s, i)                                                                                \

@@ -65,14 +65,14 @@ void run_tiles(Device device, const ShiftedConv& conv) {
          compute_stream(device), conv);
 }
 
-/// Returns the width of the tiles, on which the result does not depend: the GPU is as slow as the SM with most blocks,
-/// so the number of blocks should be a little below a multiple of the number of SMs.
+/// Returns the width of the tiles, on which the result does not depend. An SM has three blocks at a time, so the time
+/// is that of the waves of blocks, whole or not, and a wave takes as long as its tiles are wide.
 int columns_of_tiles(const ShiftedConv& conv) {
-  constexpr int kSms = 132;        // of an H100 or H200
-  constexpr int kForWeights = 32;  // columns that take as much time as loading the weights
+  constexpr int kAtOnce = ShiftedTile::kBlocks * 132;  // SMs of an H100 or H200
+  constexpr int kForWeights = 32;                      // columns that take as much time as loading the weights
   const auto time = [&conv](int columns) {
     const int blocks = conv.pixels.tiles(columns) * (conv.outputs / ShiftedTile::kM);
-    return (blocks + kSms - 1LL) / kSms * (columns + kForWeights);
+    return (blocks + kAtOnce - 1LL) / kAtOnce * (columns + kForWeights);
   };
   return std::min({256, 224, 192, 128}, [&time](int one, int other) { return time(one) < time(other); });
 }

@@ -33,8 +33,6 @@ struct ShiftedGradient {
   int lines_per_split;
 };
 
-inline constexpr int kSharedFloats = (227 << 10) / sizeof(float);  ///< that a block may have
-
 /// Lines of kColumns outputs. What is in shared memory at a time is of kGroups times 4 samples.
 template <int kColumns_, int kGroups_, int kStride_>
 struct GradientLines {
@@ -47,22 +45,15 @@ struct GradientLines {
   static constexpr int kSamples = kCoreK * kGroups;
   static constexpr int kMultipliers = 3 * kWarpgroup;  // threads, of which the last kWarpgroup more load
   static constexpr int kThreads = kMultipliers + kWarpgroup;
+  static constexpr int kRing = 3 + kStride;         // lines of x: three that are multiplied, and the next ones
   static constexpr int kWarmUp = 3 - kStride;       // steps that load the lines above the first one
   static constexpr int kPixelFloats = 64 * kCoreK;  // 64 channels of a pixel, of four samples each
-
-  // Products of this many steps run at a time, so that the tensor cores always have some, if their lines fit into
-  // shared memory: the lines of x of the oldest step, and those of grad_y and x of the others and of the next one.
-  static constexpr int floats(int steps) {
-    return ((3 + kStride * steps) * kGroups * kPadded + (1 + steps) * kPixels) * kPixelFloats;
-  }
-  static constexpr int kSteps = floats(2) <= kSharedFloats ? 2 : 1;
-  static constexpr int kRing = 3 + kStride * kSteps;  // lines of x
 };
 
 template <class Lines>
 struct alignas(128) GradientShared {
   float x[Lines::kRing][Lines::kGroups][Lines::kPadded][64][kCoreK];  // rounded to TF32
-  float grad_y[1 + Lines::kSteps][Lines::kPixels][64][kCoreK];
+  float grad_y[2][Lines::kPixels][64][kCoreK];
 };
 
 /// A thread's part of loading lines of kWidth pixels: vectors of four adjacent pixels of a channel, of four samples
@@ -209,8 +200,8 @@ __device__ inline int next_line(int ring, int lines, int count) {
   return ring + count >= lines ? ring + count - lines : ring + count;
 }
 
-/// All threads of a block meet here once per step: the lines of the step are complete, and so are the products of the
-/// step whose memory is filled next.
+/// All threads of a block meet here once per step: the lines of the step are complete, and the products of the step
+/// before, whose memory is filled next, too.
 __device__ inline void end_step() { __syncthreads(); }
 
 /// The work of the last warpgroup.
@@ -223,8 +214,7 @@ __device__ void load_lines(const ShiftedGradient& g, int output, int channel, Gr
   LineLoader<Lines, Lines::kColumns, Lines::kColumns, 0, kPortions> grad_y(g.grad_y, g.outputs, output, g.rows,
                                                                            g.samples);
   LinesOfBlock<Lines> at(g);
-  int ring = 0;    // the next line of x is stored there
-  int buffer = 0;  // and that of grad_y there
+  int ring = 0;  // the next line of x is stored there
   x.load(at.sample(), at.first_row_of_x());
   grad_y.load(at.sample(), at.row);
   for (int step = 0; step < at.steps; ++step) {
@@ -236,7 +226,7 @@ __device__ void load_lines(const ShiftedGradient& g, int output, int channel, Gr
     } else {
       x.load(next.sample(), next.first_row_of_x());
     }
-    float* line = shared.grad_y[buffer][0][0];
+    float* line = shared.grad_y[step % 2][0][0];
     grad_y.put(line);
     if constexpr (kPortions == 2) {
       grad_y.load(at.sample(), at.row, 1);
@@ -248,7 +238,6 @@ __device__ void load_lines(const ShiftedGradient& g, int output, int channel, Gr
       x.load(next.sample(), next.first_row_of_x());
     }
     ring = next_line(ring, Lines::kRing, kStride);
-    buffer = next_line(buffer, 1 + Lines::kSteps, 1);
     at = next;
     publish_to_tensor_cores();
     end_step();
@@ -263,29 +252,18 @@ __device__ __forceinline__ void multiply_lines(const ShiftedGradient& g, int tap
   const StridedFactor a = strided_factor(shared.grad_y[0][0][0], Lines::kPixelFloats, kAlongRows);
   const StridedFactor b = strided_factor(shared.x[0][0][0][0], Lines::kStride * Lines::kPixelFloats, kAlongRows);
   LinesOfBlock<Lines> at(g);
-  int ring = next_line(Lines::kRing - 3 + tap_row, Lines::kRing, Lines::kStride);  // the line of x for these taps
-  int buffer = 0;
-  int step = 0;
-  const auto advance = [&] {
+  int ring = Lines::kRing - 3 + tap_row;  // the line of x for these taps
+  for (int step = 0; step < at.steps; ++step) {
     ring = next_line(ring, Lines::kRing, Lines::kStride);
-    buffer = next_line(buffer, 1 + Lines::kSteps, 1);
-    at.advance();
-    ++step;
-  };
-  while (step < at.steps) {
-    for (; step < at.steps && (step < Lines::kWarmUp || at.row < 0); advance()) {
-      end_step();
-    }
-    // The lines of an image, without a branch: the products run on from one to the next.
-    const int end = step + at.rows - at.row < at.steps ? step + at.rows - at.row : at.steps;
-    for (; step < end; advance()) {
-      wait_for_products<Lines::kSteps - 1>();
-      end_step();
-      start_line<Lines>(sums, a + buffer * Lines::kPixels * Lines::kPixelFloats,
+    wait_for_products();
+    end_step();
+    if (step >= Lines::kWarmUp && at.row >= 0) {
+      start_line<Lines>(sums, a + step % 2 * Lines::kPixels * Lines::kPixelFloats,
                         b + ring * Lines::kGroups * Lines::kPadded * Lines::kPixelFloats);
     }
-    wait_for_products();
+    at.advance();
   }
+  wait_for_products();
 }
 
 /// Grid: (O / 64 * C / 64, splits).

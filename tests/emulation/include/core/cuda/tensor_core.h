@@ -44,7 +44,6 @@ inline StridedFactor strided_factor(const float* first, int along_k, int along_r
 inline void publish_to_tensor_cores() {}
 inline void begin_products() {}
 inline void end_products() {}
-template <int kUnfinished = 0>
 inline void wait_for_products() {}
 
 /// Is done at once, and not beside the threads.
