@@ -57,8 +57,8 @@ class BatchCursor {
 void set_learning_rate(StageReplica& replica, const Epoch& epoch, std::int64_t batch) {
   const TrainingSettings& training = replica.settings.training;
   const std::int64_t batches_before = (epoch.number() - 1) * replica.plan.batches() + batch;
-  replica.optimizer->set_learning_rate(
-      delayed_rate({training.lr, training.lr_warmup, training.lr_discount}, replica.delay, batches_before));
+  replica.optimizer->set_learning_rate(training.lr * epoch.rate_factor(batch) /
+                                       delay_divisor(training.lr_discount, replica.delay, batches_before));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nn/optimizer.h"
+#include "nn/rate_schedule.h"
 #include "parallel/comm/clock.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/step_timeline.h"
@@ -29,6 +30,9 @@ enum class ControllerForm { naive, pipelined, remote };
 /// Whether schedule_lowered.csv is as `--lowered` shows it, or as PyTorch loads it.
 enum class TableFormat { stagecoach, pytorch };
 
+/// The parameters that weight decay applies to; `weights`: not to biases and norms.
+enum class Decay { all, weights };
+
 /// The stream for copies between devices: the one that computes, or its own.
 enum class CopyStream { compute, own };
 
@@ -38,7 +42,9 @@ inline std::vector<std::string> names_of(Balance) { return {"layers", "params", 
 inline std::vector<std::string> names_of(ControllerForm) { return {"naive", "pipelined", "remote"}; }
 inline std::vector<std::string> names_of(CopyStream) { return {"compute", "own"}; }
 inline std::vector<std::string> names_of(TableFormat) { return {"stagecoach", "pytorch"}; }
-inline std::vector<std::string> names_of(OptimizerKind) { return {"sgd", "adam"}; }
+inline std::vector<std::string> names_of(OptimizerKind) { return {"sgd", "adam", "adamw", "adagrad"}; }
+inline std::vector<std::string> names_of(Decay) { return {"all", "weights"}; }
+inline std::vector<std::string> names_of(RateShape) { return {"constant", "cosine", "step"}; }
 inline std::vector<std::string> names_of(Versions) { return version_names(); }
 inline std::vector<std::string> names_of(DataParallelMode) { return {"single", "parameter", "buckets", "central"}; }
 inline std::vector<std::string> names_of(CompressionKind) { return {"none", "half"}; }

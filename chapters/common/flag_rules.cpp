@@ -60,10 +60,14 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
     s.run.profile = s.run.profile || s.run.explain;  // times that are computed cost nothing
   }
   if (training.lr == 0) {
-    training.lr = training.optimizer == OptimizerKind::adam ? 0.001 : 0.01;
+    const bool is_adam = training.optimizer == OptimizerKind::adam || training.optimizer == OptimizerKind::adamw;
+    training.lr = is_adam ? 0.001 : 0.01;
   }
   if (training.momentum < 0) {
     training.momentum = training.optimizer == OptimizerKind::sgd ? 0.9 : 0;
+  }
+  if (s.chapter == 1 && (training.lr_schedule != RateShape::constant || training.lr_warmup > 0)) {
+    s.world.cuda_graph = false;  // a recorded step would keep the learning rate of its recording
   }
   if (s.pipeline.chunks == 0) {
     const ScheduleKind* kind = find_schedule(s.pipeline.schedule);  // null: a file, or a chapter's own loop
@@ -137,6 +141,12 @@ std::vector<IdleFlags> idle_flags(const Settings& s, const Chapter& chapter) {
                    "--schedule {}",
                    table)},
       {is_remote, "microbatches", "--form remote takes its micro-batches from --splits; leave out the flag"},
+      {is_remote, "clip-norm lr-schedule lr-warmup",
+       "with --form remote each worker updates its own stage, without a norm or a rate of them all; leave out the "
+       "flag, or use another --form"},
+      {pipeline.versions.value_or(Versions::flush) != Versions::flush, "clip-norm",
+       "a norm of all gradients needs those of all stages at once, for which an asynchronous pipeline does not wait; "
+       "leave out the flag, or use --versions flush"},
       {is_remote, "explain profile", "--form remote has no schedule and no trace to show; leave out the flag"},
       {pipeline.form == ControllerForm::naive, "microbatches",
        "--form naive does not divide its batches; leave out the flag, or use --form pipelined"},
@@ -332,8 +342,9 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
             "--microbatches {0}: a batch of {1} images has at most {1} micro-batches; use {1} or fewer, or a larger "
             "--batch-size",
             training.microbatches, training.batch_size);
-  refuse_if(training.optimizer == OptimizerKind::adam && training.momentum != 0,
-            "--momentum {}: --optimizer adam has no momentum setting; leave out --momentum", training.momentum);
+  refuse_if(training.optimizer != OptimizerKind::sgd && training.momentum != 0,
+            "--momentum {}: --optimizer {} has no momentum setting; leave out --momentum", training.momentum,
+            name_of(training.optimizer));
   const bool is_one_program = chapter.number == 7 && s.pipeline.form != ControllerForm::remote;
   refuse_if(
       is_one_program && world.clock == ClockKind::virtual_time,

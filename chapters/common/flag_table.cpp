@@ -71,7 +71,7 @@ std::vector<Flag> model() {
 
 std::vector<Flag> optimization() {
   return {
-      {"epochs", whole(&Training::epochs, 1, kMaxSteps), Scope::run, kAll,
+      {"epochs", whole(&Training::epochs, 1, kMaxSteps), Scope::scheduled_training, kAll,
        "Total number of epochs (passes over the training images)"},
       {"batch-size", whole(&Training::batch_size, 1, kMaxBatchSize), Scope::training, kAll,
        "Images per optimizer step"},
@@ -79,11 +79,17 @@ std::vector<Flag> optimization() {
        "Micro-batches per batch; their gradients are added"},
       {"optimizer", word(&Training::optimizer), Scope::training, kAll, "Optimizer"},
       {"lr", real(&Training::lr, kMinRate, kMaxRate, kOrZero), Scope::training, kAll,
-       "Learning rate (0: 0.01 for sgd, 0.001 for adam)"},
+       "Learning rate (0: 0.001 for adam and adamw, 0.01 for sgd and adagrad)"},
       {"momentum", real(&Training::momentum, 0, 0.999999), Scope::training, kAll, "Momentum of sgd (default: 0.9)"},
       {"weight-decay", real(&Training::weight_decay, kMinRate, kMaxRate, kOrZero), Scope::training, kAll,
-       "L2 weight decay"},
-      {"lr-warmup", whole(&Training::lr_warmup, 0, kMaxSteps), Scope::training, in(4),
+       "L2 weight decay; of adamw, decoupled from the gradient"},
+      {"decay", word(&Training::decay), Scope::training, kAll,
+       "Parameters that --weight-decay applies to; 'weights' leaves out biases and norms"},
+      {"clip-norm", real(&Training::clip_norm, kMinRate, kMaxRate, kOrZero), Scope::training, kAll,
+       "Scale gradients down to this norm, of all parameters together, if theirs is larger (0: never)"},
+      {"lr-schedule", word(&Training::lr_schedule), Scope::training, kAll,
+       "Learning rate over the training: 'cosine' falls to 0, 'step' to a tenth after each third"},
+      {"lr-warmup", whole(&Training::lr_warmup, 0, kMaxSteps), Scope::training, kAll,
        "Batches over which the learning rate rises from 0"},
       {"lr-discount", whole(&Training::lr_discount, 0, kMaxSteps), Scope::training, in(4),
        "Batches over which a stage's learning rate is divided by a power of (its delay + 1); the exponent falls to 0"},
@@ -246,6 +252,8 @@ bool Flag::shapes_training(const Settings& settings) const {
       return is_asynchronous;
     case Scope::rank_dependent_training:
       return is_asynchronous || settings.data_parallel.compress != CompressionKind::none;
+    case Scope::scheduled_training:
+      return settings.training.lr_schedule != RateShape::constant;
     case Scope::batch_parts:
       return !shares_batches(settings);
     default:

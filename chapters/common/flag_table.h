@@ -21,6 +21,8 @@ enum class Scope {
   asynchronous_training,
   /// The training of such a pipeline, or of ranks that compress gradients; otherwise the run.
   rank_dependent_training,
+  /// The training if the learning rate falls until its end; otherwise the run.
+  scheduled_training,
   /// The training, unless ranks share batches: then only what batch_parts makes of it.
   batch_parts,
 };

@@ -190,8 +190,15 @@ std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const D
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters) {
-  return make_optimizer(training.optimizer, std::move(parameters), training.lr, training.momentum,
-                        training.weight_decay);
+  auto optimizer =
+      make_optimizer(training.optimizer, std::move(parameters), training.lr, training.momentum, training.weight_decay);
+  if (training.decay == Decay::weights) {
+    optimizer->decay_weights_only();
+  }
+  if (training.clip_norm > 0) {
+    optimizer->clip_norm(training.clip_norm);
+  }
+  return optimizer;
 }
 
 }  // namespace stagecoach

@@ -120,10 +120,14 @@ void print_predicted_memory(const std::vector<RankMemory>& ranks) {
 }  // namespace
 
 double optimizer_bytes_per_weight_byte(const TrainingSettings& training) {
-  if (training.optimizer == OptimizerKind::adam) {
-    return 2;  // the first and the second moment
+  switch (training.optimizer) {
+    case OptimizerKind::sgd:
+      return training.momentum != 0 ? 1 : 0;
+    case OptimizerKind::adagrad:
+      return 1;  // the sum of the squares
+    default:
+      return 2;  // the first and the second moment
   }
-  return training.momentum != 0 ? 1 : 0;
 }
 
 std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch) {

@@ -15,6 +15,7 @@ RunOptions run_options(const Settings& settings, const Communicator* comm) {
                      .accept_new_data = run.accept_new_data,
                      .epochs = settings.training.epochs,
                      .batch_size = settings.training.batch_size,
+                     .rate = {.shape = settings.training.lr_schedule, .warm_up = settings.training.lr_warmup},
                      .profile = run.profile,
                      .summary = run.summary,
                      .header = settings_table(settings),

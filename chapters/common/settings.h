@@ -46,9 +46,12 @@ struct TrainingSettings {
   std::int64_t batch_size = 64;
   std::int64_t microbatches = 1;
   OptimizerKind optimizer = OptimizerKind::sgd;
-  double lr = 0;         ///< 0: 0.01 for sgd, 0.001 for adam
-  double momentum = -1;  ///< -1: 0.9 for sgd, 0 for adam
+  double lr = 0;         ///< 0: 0.001 for adam and adamw, 0.01 for the others
+  double momentum = -1;  ///< -1: 0.9 for sgd, 0 for the others
   double weight_decay = 0;
+  Decay decay = Decay::all;
+  double clip_norm = 0;  ///< of the gradients; 0: they are not clipped
+  RateShape lr_schedule = RateShape::constant;
   std::int64_t lr_warmup = 0;    ///< batches during which the learning rate rises
   std::int64_t lr_discount = 0;  ///< batches during which the rate of delayed stages is lower
   std::uint64_t seed = 0;

@@ -114,6 +114,7 @@ void Pipeline::work(const Action& action, const Body& body) {
 void Pipeline::forward(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
+    const BatchScope scope(position_of(microbatch));
     const bool is_first = number == 0;
     const Tensor x = is_first ? data_.input(microbatch) : take(number, microbatch, Direction::forward);
     if (!is_last(number)) {
@@ -199,6 +200,14 @@ void Pipeline::receive(const Action& action) {
   const Shape shape = entering_[static_cast<std::size_t>(entered)].with(0, samples);
   const int from = placement_.rank_of(send_of(action).stage, action.microbatch);
   receives_.emplace(label, comm_.receive_async(shape, DType::float32, from, label));
+}
+
+std::optional<BatchPosition> Pipeline::position_of(int microbatch) const {
+  std::optional<BatchPosition> position = data_.position;
+  if (position) {
+    position->first += std::accumulate(data_.samples.begin(), data_.samples.begin() + microbatch, std::int64_t{0});
+  }
+  return position;
 }
 
 /// Returns the gradient of a stage's output. For the last stage that is 1 / (samples of the batch), not of the

@@ -30,6 +30,8 @@ struct StepData {
   std::vector<std::int64_t> samples;
   /// The number of samples of the whole batch, if other pipelines train on the rest of it.
   std::optional<std::int64_t> of = {};
+  /// Where the first micro-batch is, for layers that draw random numbers.
+  std::optional<BatchPosition> position = {};
 };
 
 /// Callbacks of a program during a run. Each may be empty.
@@ -91,6 +93,7 @@ class Pipeline {
   void receive(const Action& action);
   void reduce(const Action& action);
 
+  std::optional<BatchPosition> position_of(int microbatch) const;
   Tensor gradient_for(int stage, int microbatch);
   Tensor take(int stage, int microbatch, Direction direction);
   void give(Tensor tensor, int stage, int microbatch, Direction direction);

@@ -32,6 +32,7 @@ void Stage::log_to(ActionLog& log, int number) {
 }
 
 Tensor Stage::run(Flight& flight, Tensor* logits) {
+  const BatchScope scope(flight.position);
   const Tensor y = layers_->forward(flight.x);
   return flight.labels.defined() ? loss_(y, flight.labels, logits) : y;
 }

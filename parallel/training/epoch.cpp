@@ -26,6 +26,19 @@ void Epoch::start_clock(std::int64_t steps) {
   run_.trace_.begin(number(), steps_done() + 1);
 }
 
+double Epoch::rate_factor(std::int64_t batch) const {
+  RateSchedule rate = run_.options_.rate;
+  rate.steps = run_.options_.epochs * steps_;
+  return rate.factor((number() - 1) * steps_ + batch);
+}
+
+/// Sets the rate for the next step. A constant one is left to the program.
+void Epoch::set_learning_rate() {
+  if (!run_.options_.rate.is_constant()) {
+    run_.optimizer_->set_learning_rate(run_.learning_rate_ * rate_factor(steps_done()));
+  }
+}
+
 void Epoch::add_step(std::int64_t images) {
   run_.meter_.add_step(images);
   const bool is_cpu = run_.comm_.device().type == DeviceType::cpu;  // on a GPU, read_sums() waits for the device

@@ -14,6 +14,7 @@
 #include "parallel/launch/launch.h"
 #include "parallel/training/same_training.h"
 #include "parallel/training/summary.h"
+#include "parallel/training/sums_over_ranks.h"
 #include "parallel/training/training_state.h"
 
 namespace stagecoach {
@@ -98,6 +99,9 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   model_ = &model;
   optimizer_ = &optimizer;
   learning_rate_ = optimizer.learning_rate();
+  if (optimizer.clips()) {
+    optimizer.sum_squares_with(sums_over_ranks(comm_, role_, model));
+  }
   folder_.lock();
   folder_.set_data(data);
   // Threads share the data. Where times are computed they make the same calls as processes, to start at the same time.

@@ -125,9 +125,7 @@ class Epoch {
         batch.reset();  // so that the next batch can reuse its memory
       }
       batch = next_batch(loader);
-      if (!batch) {
-        finish_training();
-      }
+      batch ? set_learning_rate() : finish_training();
       return batch ? &*batch : nullptr;
     });
   }
@@ -175,6 +173,8 @@ class Epoch {
   }
   /// Returns whether batch `batch` of the epoch may begin (see StopProtocol::may_begin).
   bool may_begin(std::int64_t batch, std::int64_t last) { return run_.stop_.may_begin(batch, last); }
+  /// Returns the factor of the learning rate for batch `batch` of the epoch, counted from 0 (see RunOptions::rate).
+  double rate_factor(std::int64_t batch) const;
   /// Counts a step of `images` images.
   void add_step(std::int64_t images);
   /// Saves and throws Interrupted if a batch was not allowed to begin. Called after the pipeline has drained.
@@ -189,6 +189,7 @@ class Epoch {
  private:
   friend class Run;
   void start_clock(std::int64_t steps);
+  void set_learning_rate();
   void read_sums();
   void require_finite_weights() const;
   UsageError diverged(const char* what) const;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/rate_schedule.h"
 #include "parallel/comm/clock.h"
 #include "parallel/launch/launch.h"
 #include "parallel/training/console.h"
@@ -19,6 +20,7 @@ struct RunOptions {
   bool accept_new_data = false;  ///< continues with data other than those of the checkpoint
   std::int64_t epochs = 1;       ///< of the whole run, with those before a resume
   std::int64_t batch_size = 1;   ///< samples per step: a checkpoint with more steps than an epoch has is refused
+  RateSchedule rate = {};        ///< of the learning rate; its number of steps is that of all epochs
   bool profile = false;          ///< prints how the first steps spent their time; each operation is then waited for
   bool summary = false;          ///< prints the five numbers of summary.h at the end
 

@@ -148,6 +148,7 @@ TEST_F(PipedreamProgram, BadSettingsAreRefusedWithWhatCanBe) {
   refuse({"--smoke", "--no-version-check"}, {"or use --versions none"});
   refuse({"--smoke", "--versions", "none", "--recompute", "--no-version-check"}, {"leave out --recompute"});
   refuse({"--smoke", "--lr-warmup", "-1"}, {"lr-warmup"});
+  refuse({"--smoke", "--clip-norm", "1"}, {"--clip-norm", "all stages", "--versions flush"});
   expect_refused(kCh03, {"--smoke", "--versions", "stash"}, {"chapter 4"});
   expect_refused(kCh05, {"--smoke", "--balance", "pipedream"}, {"balance"});
 }

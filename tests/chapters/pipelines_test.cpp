@@ -60,6 +60,70 @@ TEST_F(Pipelines, EqualOneDeviceByteForByte) {
   }
 }
 
+TEST_F(Pipelines, ClipByTheNormOfOneDevice) {
+  make_ragged_data();
+  const Flags free{"--microbatches", "4", "--optimizer",    "adamw", "--lr-schedule", "cosine",
+                   "--lr-warmup",    "2", "--weight-decay", "0.1",   "--decay",       "weights"};
+  const Flags clipped = joined(free, {"--clip-norm", "0.05"});
+  ASSERT_EQ(train(kCh01, "free", free).exit_code, 0);
+  ASSERT_EQ(train(kCh01, "one", clipped).exit_code, 0);
+  EXPECT_FALSE(bytes("one/weights.safetensors") == bytes("free/weights.safetensors"));
+  const std::vector<std::pair<std::string, Flags>> pipelines{
+      {kGpipe, {"--ranks", "3"}},
+      {kCh04, {"--versions", "flush", "--ranks", "3", "--balance", "layers"}},
+      {kCh04, {"--versions", "flush", "--schedule", "by-hand", "--ranks", "2"}},
+      {kInterleaved, {"--schedule", "zbv", "--ranks", "2"}},
+      {kCh06, {"--mesh", "dp=1,pp=2"}}};
+  for (std::size_t i = 0; i < pipelines.size(); ++i) {
+    const std::string out = fmt::format("clipped-{}", i);
+    const Outcome outcome = train(pipelines[i].first, out, joined(clipped, pipelines[i].second));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    expect_same_weights(out, "one");
+  }
+}
+
+// A batch in one piece, or in two by ranks that share it.
+TEST_F(Pipelines, ClipByTheNormOfOneDeviceInEveryChapter) {
+  make_ragged_data();
+  const Flags clipped{"--clip-norm", "0.2"};
+  const Flags halved = joined(clipped, {"--microbatches", "2"});
+  struct Variant {
+    std::string program;
+    Flags flags;
+    std::string wanted;
+  };
+  ASSERT_EQ(train(kCh01, "whole", clipped).exit_code, 0);
+  ASSERT_EQ(train(kCh01, "halves", halved).exit_code, 0);
+  const std::vector<Variant> variants{{kNaive, clipped, "whole"},
+                                      {kCh07, joined(clipped, {"--form", "naive", "--ranks", "3"}), "whole"},
+                                      {kCh04, joined(halved, {"--versions", "flush", "--replicas", "2,1"}), "halves"},
+                                      {kCh06, joined(clipped, {"--mode", "single"}), "halves"},
+                                      {kCh06, joined(clipped, {"--mode", "parameter"}), "halves"},
+                                      {kCh06, joined(clipped, {"--mode", "buckets"}), "halves"},
+                                      {kCh06, joined(clipped, {"--mode", "central"}), "halves"}};
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    const std::string out = fmt::format("variant-{}", i);
+    ASSERT_EQ(train(variants[i].program, out, variants[i].flags).exit_code, 0);
+    expect_same_weights(out, variants[i].wanted);
+  }
+}
+
+// The rate follows the step, which a resumed run goes on counting; the end of the training is part of it.
+TEST_F(Pipelines, GoOnWithTheRateOfTheirSchedule) {
+  make_ragged_data();
+  for (const std::string shape : {"cosine", "step"}) {
+    const Flags flags{"--lr-schedule", shape, "--lr-warmup", "3", "--optimizer", "adagrad"};
+    ASSERT_EQ(train(kCh01, "whole-" + shape, flags, "40").exit_code, 0);
+    const Outcome stopped =
+        interrupt(kGpipe, joined({"--data", "data", "--batch-size", "32", "--epochs", "40", "--out", shape}, flags));
+    ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
+    expect_refused(kGpipe, {"--resume", shape, "--epochs", "50"}, {"--epochs", "differs"});
+    const Outcome resumed = run(kGpipe, {"--resume", shape});
+    expect_went_on(stopped, resumed);
+    expect_same_training(shape, "whole-" + shape);
+  }
+}
+
 // A model of equal blocks, whose sizes are part of the training.
 TEST_F(Pipelines, TrainVitAndMlpAsOneDeviceDoes) {
   make_data(48, 16);

@@ -70,6 +70,19 @@ TEST_F(TensorParallelTraining, InAllThreeDirectionsEqualsOneDevice) {
   expect_same_weights("convnet", "convnet-one");
 }
 
+// The blocks of the norm are those of whole parameters, wherever their slices are.
+TEST_F(TensorParallelTraining, ClipsByTheNormOfOneDevice) {
+  make_data(48, 10);
+  const Flags clipped = joined(kSmallVit, {"--clip-norm", "0.3", "--tensor-slices", "2"});
+  train_well(kCh01, "free", joined(kSmallVit, {"--tensor-slices", "2", "--microbatches", "2"}));
+  train_well(kCh01, "one", joined(clipped, {"--microbatches", "2"}));
+  EXPECT_FALSE(bytes("one/weights.safetensors") == bytes("free/weights.safetensors"));
+  for (const std::string mesh : {"dp=2,tp=2", "dp=2,pp=2", "dp=2,pp=3,tp=2"}) {
+    train_well(kCh08, mesh, joined(clipped, {"--mesh", mesh}));
+    expect_same_weights(mesh, "one");
+  }
+}
+
 std::string losses_and_accuracies(const std::string& metrics) {
   std::string found;
   const std::regex result("\"(loss|acc|test_acc)\":[^,}]*");

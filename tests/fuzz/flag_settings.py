@@ -32,10 +32,14 @@ ABSURD = ["", " ", "-1", " -1", "0", "-0", "1e300", "-1e300", "1e-400", "nan", "
 # What a flag may be given: good values, and those at and beyond its bounds. Every flag may get an absurd one too.
 COMMON = {
     "batch-size": ["16", "32", "1", "40", "1000", "1048576", "1048577"],
-    "optimizer": ["sgd", "adam"],
+    "optimizer": ["sgd", "adam", "adamw", "adagrad"],
     "lr": ["0", "0.01", "1", "1e-100", "1e100", "1e101"],
     "momentum": ["0", "0.5", "1", "1.1"],
     "weight-decay": ["0", "1e-4", "1e100"],
+    "decay": ["all", "weights"],
+    "clip-norm": ["0", "0.5", "1e100", "1e101"],
+    "lr-schedule": ["constant", "cosine", "step"],
+    "lr-warmup": ["0", "3", "1073741824", "1073741825"],
     "seed": ["0", "7", "18446744073709551615"],
     "head": ["logits", "softmax"],
     "model": ["convnet", "toy", "vit", "mlp"],
@@ -76,7 +80,6 @@ PROGRAMS = {
         "versions": ["stash", "vertical", "2bw", "flush", "none"],
         "schedule": ["1f1b", "by-hand", "gpipe"],
         "replicas": ["1,1", "2,1", "1,2,1", "128,128", "2147483647,2", "0,1"],
-        "lr-warmup": ["0", "3", "1073741824", "1073741825"],
         "lr-discount": ["0", "3", "1073741824"],
         "ledger": None, "version-check": None, "no-version-check": None,
     },

@@ -129,6 +129,19 @@ TEST_P(EverySchedule, EqualsOneDeviceOnVit) {
   }
 }
 
+// A mask depends on the sample, the step and the layer's name: not on the micro-batch, nor on how often it is drawn.
+TEST(Pipeline, EqualsOneDeviceWithDropout) {
+  const Task task{test::model_with_dropout, {6}, 4, 2};
+  for (const char* name : {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv"}) {
+    for (const auto recompute : {Stage::Recompute::no, Stage::Recompute::yes}) {
+      SCOPED_TRACE(name);
+      const int chunks = find_schedule(name)->min_chunks;
+      expect_equal(on_one_device(task, 4), in_pipeline(task, make_schedule(name, 2, 4, chunks), recompute));
+    }
+  }
+  EXPECT_NE(on_one_device({test::uneven_model, {6}, 4, 2}, 4).losses, on_one_device(task, 4).losses);
+}
+
 // Batch norm normalises each micro-batch by itself, here as there, and its statistics move once a micro-batch.
 TEST(Pipeline, EqualsOneDeviceOnImagesWithBatchNorm) {
   const Trained wanted = on_one_device(kImages, 4);

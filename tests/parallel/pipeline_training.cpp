@@ -69,6 +69,18 @@ Model uneven_model() {
   return model;
 }
 
+Model model_with_dropout() {
+  const Model plain = uneven_model();
+  auto model = std::make_shared<Sequential>();
+  for (int i = 0; i < plain->size(); ++i) {
+    model->add(plain->name(i), plain->layer(i));
+    if (i % 4 == 1) {
+      model->add(fmt::format("drop{}", i), std::make_shared<Dropout>(0.25, kSeed, fmt::format("drop{}", i)));
+    }
+  }
+  return model;
+}
+
 Model image_model() {
   auto model = std::make_shared<Sequential>();
   model->add("conv", std::make_shared<Conv2d>(3, 4, 3, Conv2dSettings{.padding = 1}, Bias::no));
@@ -111,6 +123,7 @@ Trained on_one_device(const Task& task, int microbatches) {
   for (int step = 0; step < task.steps; ++step) {
     const Batch batch(task, microbatches, step);
     for (int i = 0; i < microbatches; ++i) {
+      const BatchScope scope(BatchPosition{step, 2 * i});
       const Tensor loss = cross_entropy(model->forward(batch.images_of(i, {})), batch.labels_of(i, {}), Reduction::sum);
       backward(loss, Tensor::full({}, 1.0 / static_cast<double>(batch.count)));
       result.losses[fmt::format("{}/{}", step, i)] = loss.item();
@@ -146,6 +159,7 @@ void train_rank(Rank& rank, const Task& task, const Schedule& schedule, const st
     StepData data{[&](int i) { return batch.images_of(i, rank.device); },
                   [&](int i) { return batch.labels_of(i, rank.device); },
                   {}};
+    data.position = {step, 0};
     for (int i = 0; i < schedule.microbatches; ++i) {
       data.samples.push_back(batch.size(i));
     }

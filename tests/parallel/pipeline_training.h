@@ -34,6 +34,8 @@ struct Task {
 
 /// 32 layers of different widths: enough for 8 ranks with 4 chunks.
 Model uneven_model();
+/// The same with dropout after every other layer.
+Model model_with_dropout();
 /// Convolutions, batch norm with its statistics, a residual block, pooling.
 Model image_model();
 
