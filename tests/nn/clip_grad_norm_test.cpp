@@ -2,11 +2,15 @@
 
 #include "nn/clip_grad_norm.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <numbers>
+#include <string>
 
 #include "nn/optimizer.h"
+#include "nn/rate_schedule.h"
 #include "tests/support/devices.h"
 #include "tests/support/tensors.h"
 
@@ -105,6 +109,52 @@ TEST_P(ClipGradNorm, AddsBlocksInTheOrderOfTheElements) {
     blocks.push_back(by_32(squares));
   }
   EXPECT_EQ(sums_of_squares({{"x", tensor}}), std::vector<double>{by_32(blocks)});
+}
+
+/// AdamW, clipping and a cosine together, as PyTorch documents clip_grad_norm_, AdamW and CosineAnnealingLR: 50 steps,
+/// written out. The first parameter decays, the second does not.
+TEST_P(ClipGradNorm, WithAdamwAndACosineFollowsThePlainLoop) {
+  const Shape shapes[] = {{3, 5}, {7}};
+  const AdamSettings s{.learning_rate = 0.05, .weight_decay = 0.1, .decoupled_decay = true};
+  const RateSchedule schedule{.shape = RateShape::cosine, .steps = 50};
+  NamedTensors parameters;
+  std::vector<std::vector<double>> p, m, v;
+  for (int k = 0; k < 2; ++k) {
+    parameters.emplace_back(std::to_string(k), test::random_leaf(shapes[k], "p", DType::float64, GetParam()));
+    p.push_back(parameters.back().second.to_vector<double>());
+    m.emplace_back(p.back().size(), 0);
+    v.emplace_back(p.back().size(), 0);
+  }
+  Adam optimizer(parameters, s);
+  optimizer.clip_norm(1);
+  optimizer.decay_weights_only();
+  for (int step = 0; step < 50; ++step) {
+    std::vector<std::vector<double>> g;
+    double square = 0;
+    for (int k = 0; k < 2; ++k) {
+      const Tensor gradient = random_tensor(shapes[k], fmt::format("{} {}", k, step), DType::float64);
+      parameters[static_cast<std::size_t>(k)].second.set_grad(gradient.to(GetParam()));
+      g.push_back(gradient.to_vector<double>());
+      for (const double each : g.back()) {
+        square += each * each;
+      }
+    }
+    optimizer.set_learning_rate(s.learning_rate * schedule.factor(step));
+    optimizer.step();
+    optimizer.zero_grad();
+    const double rate = s.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * step / 50));
+    for (std::size_t k = 0; k < 2; ++k) {
+      for (std::size_t i = 0; i < p[k].size(); ++i) {
+        const double d = g[k][i] * std::min(1.0, 1 / (std::sqrt(square) + 1e-6));
+        p[k][i] *= k == 0 ? 1 - rate * s.weight_decay : 1;
+        m[k][i] = s.beta1 * m[k][i] + (1 - s.beta1) * d;
+        v[k][i] = s.beta2 * v[k][i] + (1 - s.beta2) * d * d;
+        const double v_hat = v[k][i] / (1 - std::pow(s.beta2, step + 1));
+        p[k][i] -= rate * m[k][i] / (1 - std::pow(s.beta1, step + 1)) / (std::sqrt(v_hat) + s.epsilon);
+        EXPECT_NEAR(parameters[k].second.to_vector<double>()[i], p[k][i], 1e-12);
+      }
+    }
+  }
 }
 
 /// A step clips first; the norm is that of all gradients.
