@@ -125,7 +125,7 @@ void as_many_as_fit(const Answer& answer) {
 
 /// Runs `steps` and compares the sums. Returns what was called.
 void require_step_sums(const Answer& answer, const std::vector<Step>& steps, const char* look_at) {
-  Collectives collectives(ranks(), names_of_buckets());
+  Collectives collectives(ranks(), bucket_texts());
   require_sums(run_steps(answer, steps, collectives), steps, look_at);
 }
 
@@ -137,7 +137,7 @@ void sums_of_different_orders(const Answer& answer) {
 
 void sums_at_once(const Answer& answer) {
   for (const Step& step : {in_reverse(ranks()), in_different_orders(ranks())}) {
-    Collectives collectives(ranks(), names_of_buckets());
+    Collectives collectives(ranks(), bucket_texts());
     run_steps(answer, {step}, collectives);
     require_launches(collectives, {step}, kBuckets);
   }
@@ -145,7 +145,7 @@ void sums_at_once(const Answer& answer) {
 
 void one_message_per_bucket(const Answer& answer) {
   const Step step = without(in_different_orders(ranks()), 1, 2);
-  Collectives collectives(ranks(), names_of_buckets());
+  Collectives collectives(ranks(), bucket_texts());
   run_steps(answer, {step}, collectives);
   for (int rank = 0; rank < ranks(); ++rank) {
     const auto calls = collectives.calls_of(rank);
@@ -178,7 +178,7 @@ void unused_on_some_ranks(const Answer& answer) {
                            without(without(in_reverse(ranks()), 0, 6), 0, 5),              // a whole bucket, the first
                            without(without(in_different_orders(ranks()), last, 0), 1, 4),  // two ranks
                            on_rank_only(in_different_orders(ranks()), 1, 3)}) {            // all ranks but one
-    Collectives collectives(ranks(), names_of_buckets());
+    Collectives collectives(ranks(), bucket_texts());
     require_sums(run_steps(answer, {step}, collectives), {step}, kUnused);
     require_launches(collectives, {step}, kUnused);
   }
@@ -195,7 +195,7 @@ void unused_on_all_ranks(const Answer& answer) {
 void many_steps(const Answer& answer) {
   const Step all = in_different_orders(ranks());
   const std::vector<Step> steps{all, without(all, 1, 4), all, in_reverse(ranks())};
-  Collectives collectives(ranks(), names_of_buckets());
+  Collectives collectives(ranks(), bucket_texts());
   const Results results = run_steps(answer, steps, collectives);
   require_calls_in_each_step(collectives, steps, kSteps);
   require_sums(results, steps, kSteps);
@@ -205,7 +205,7 @@ void missing_gradient(const Answer& answer) {
   constexpr std::size_t kMissing = 2;
   Step step = in_reverse(ranks());
   std::erase(step.back().order, kMissing);  // but not announced
-  Collectives collectives(ranks(), names_of_buckets());
+  Collectives collectives(ranks(), bucket_texts());
   const std::string expected =
       fmt::format("an Error of finish_step that names parameter {}, whose gradient never came", kMissing);
   try {

@@ -182,8 +182,8 @@ Results run_steps(const Answer& answer, const std::vector<Step>& steps, Collecti
   return results;
 }
 
-Collectives::Name names_of_buckets() {
-  return [](std::int64_t count) {
+Collectives::Texts bucket_texts() {
+  const auto name = [](std::int64_t count) {
     for (std::size_t bucket = 0; bucket < layout().size(); ++bucket) {
       if (count_of_bucket(bucket) == count) {
         return fmt::format("bucket {}", bucket);
@@ -191,6 +191,8 @@ Collectives::Name names_of_buckets() {
     }
     return fmt::format("{} numbers", count);
   };
+  return {name, "docs/reference/buckets.md, \"The rules\": buckets leave in their order",
+          "scripts/lab.sh hint 6 2 2: when a gradient completes a bucket, how many buckets can be summed at once?"};
 }
 
 void require_sums(const Results& results, const std::vector<Step>& steps, const std::string& look_at) {
@@ -221,7 +223,7 @@ void require_calls_in_each_step(const Collectives& collectives, const std::vecto
     std::vector<std::size_t> counts(steps.size());
     for (const CommunicatorCall& call : collectives.calls_of(static_cast<int>(rank))) {
       const auto number = static_cast<std::size_t>(call.stamp / kStampsPerStep);
-      calls[number] += fmt::format(" {}({})", call.operation, names_of_buckets()(call.count));
+      calls[number] += fmt::format(" {}({})", call.operation, bucket_texts().name(call.count));
       ++counts[number];
     }
     for (std::size_t number = 0; number < steps.size(); ++number) {

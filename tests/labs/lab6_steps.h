@@ -46,8 +46,8 @@ using Results = std::vector<std::vector<Sums>>;
 /// with 100 times the number of the step, plus the gradients of the step that the rank had given before or with the
 /// call.
 Results run_steps(const Answer& answer, const std::vector<Step>& steps, Collectives& collectives);
-/// Returns the names of the buckets, by their counts of numbers.
-Collectives::Name names_of_buckets();
+/// Returns what is said of the buckets, whose names follow from their counts of numbers.
+Collectives::Texts bucket_texts();
 
 /// Throws Failed unless all ranks have the sums of `steps`, added in the order of the ranks, bit for bit.
 void require_sums(const Results& results, const std::vector<Step>& steps, const std::string& look_at);

@@ -12,14 +12,11 @@ namespace stagecoach::labs {
 namespace {
 
 constexpr const char* kAllReduce = "all_reduce";
-constexpr const char* kOrder = "docs/reference/buckets.md, \"The rules\": buckets leave in their order";
-constexpr const char* kHowMany =
-    "scripts/lab.sh hint 6 2 2: when a gradient completes a bucket, how many buckets can be summed at once?";
 
 /// Records each call, then makes it.
-class WatchedCommunicator final : public PassingCommunicator {
+class RecordedCommunicator final : public PassingCommunicator {
  public:
-  WatchedCommunicator(Communicator& comm, Collectives& collectives)
+  RecordedCommunicator(Communicator& comm, Collectives& collectives)
       : PassingCommunicator(comm), collectives_(collectives) {}
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override {
@@ -88,14 +85,15 @@ void Collectives::call(int rank, const std::string& operation, std::int64_t coun
   for (std::size_t other = 0; other < calls_.size(); ++other) {
     changed_.wait(lock, [&] { return all_reduces_in(calls_[other]) > number || ended_[other]; });
     if (all_reduces_in(calls_[other]) <= number) {
-      throw Failed(fmt::format("rank {} to sum {} with rank {}", other, name_(count), rank),
+      throw Failed(fmt::format("rank {} to sum {} with rank {}", other, texts_.name(count), rank),
                    fmt::format("rank {} ends after {} all-reduces, and rank {} waits forever", other, number, rank),
-                   kHowMany, drawn_locked());
+                   texts_.how_many, drawn_locked());
     }
     if (const std::int64_t theirs = count_of(calls_[other], number); theirs != count) {
-      throw Failed(fmt::format("all ranks to sum the same bucket in all-reduce {}", number),
-                   fmt::format("rank {} sums {}, rank {} sums {}", rank, name_(count), other, name_(theirs)), kOrder,
-                   drawn_locked());
+      throw Failed(
+          fmt::format("all ranks to sum the same in all-reduce {}", number),
+          fmt::format("rank {} sums {}, rank {} sums {}", rank, texts_.name(count), other, texts_.name(theirs)),
+          texts_.order, drawn_locked());
     }
   }
 }
@@ -135,7 +133,7 @@ std::string Collectives::drawn_locked() const {
   for (std::size_t rank = 0; rank < calls_.size(); ++rank) {
     text += fmt::format("rank {} ", rank);
     for (const auto& [operation, count, stamp] : calls_[rank]) {
-      text += fmt::format(" {}({})", operation, name_(count));
+      text += fmt::format(" {}({})", operation, texts_.name(count));
     }
     text += "\n";
   }
@@ -147,7 +145,7 @@ void run_watched_collectives(int ranks, Collectives& collectives, const std::fun
   try {
     launch({.ranks = ranks, .timeout = kTimeout}, [&](Rank& rank) {
       try {
-        WatchedCommunicator comm(rank.comm, collectives);
+        RecordedCommunicator comm(rank.comm, collectives);
         body(comm);
         collectives.end(rank.index);
       } catch (...) {

@@ -26,13 +26,17 @@ struct CommunicatorCall {
 /// What all ranks have called so far. Ranks that are threads share one.
 class Collectives {
  public:
-  /// Returns the name of what is summed, for drawings and failures, from its count of numbers: "bucket 1".
-  using Name = std::function<std::string(std::int64_t count)>;
-  Collectives(int ranks, Name name)
+  /// What drawings and failures say.
+  struct Texts {
+    std::function<std::string(std::int64_t count)> name;  ///< of what is summed, from its count of numbers: "bucket 1"
+    std::string order;                                    ///< where to read on if ranks sum different numbers
+    std::string how_many;                                 ///< where to read on if a rank sums fewer
+  };
+  Collectives(int ranks, Texts texts)
       : calls_(static_cast<std::size_t>(ranks)),
         stamps_(calls_.size()),
         ended_(calls_.size()),
-        name_(std::move(name)) {}
+        texts_(std::move(texts)) {}
 
   /// Records the call of a rank. For an all-reduce, waits until all ranks have made as many of them. Throws Failed,
   /// with a drawing, if a rank ends without it, or if the ranks sum different numbers of elements.
@@ -58,7 +62,7 @@ class Collectives {
   std::vector<int> stamps_;
   std::vector<bool> ended_;
   std::exception_ptr first_failure_;
-  Name name_;
+  Texts texts_;
 };
 
 /// Runs body(comm of the rank) on `ranks` threads; the communicators record in `collectives`. Throws what the first

@@ -23,6 +23,8 @@
 #include "tests/labs/wrong/lab4.h"
 #include "tests/labs/wrong/lab5.h"
 #include "tests/labs/wrong/lab6.h"
+#include "tests/labs/wrong/lab7.h"
+#include "tests/labs/wrong/lab8.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -52,6 +54,8 @@ const std::map<int, std::function<std::vector<Row>()>> kLabs{
     {4, [] { return rows_of(lab4::wrong_answers(), lab4::criteria); }},
     {5, [] { return rows_of(lab5::wrong_answers(), lab5::criteria); }},
     {6, [] { return rows_of(lab6::wrong_answers(), lab6::criteria); }},
+    {7, [] { return rows_of(lab7::wrong_answers(), lab7::criteria); }},
+    {8, [] { return rows_of(lab8::wrong_answers(), lab8::criteria); }},
 };
 
 /// Returns the points of the criterion that names the mistake; nothing if the lab has no such criterion.

@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// The grader of lab 7: a copy between asynchronous devices, and the clock ticks of one controller.
+
+#include <functional>
+#include <vector>
+
+#include "chapters/07_one_controller/lab/tick_step.h"
+#include "tests/labs/grading.h"
+
+namespace stagecoach::labs::lab7 {
+
+/// The functions that the student writes; see chapters/07_one_controller/lab/.
+struct Answer {
+  std::function<Tensor(const Tensor& x, Device to)> move;
+  std::function<Tensor(const lab::TickStep& step)> tick_step;
+};
+
+std::vector<Criterion> criteria(const Answer& answer);
+
+}  // namespace stagecoach::labs::lab7
