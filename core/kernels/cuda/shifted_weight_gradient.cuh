@@ -202,7 +202,10 @@ __device__ inline int next_line(int ring, int lines, int count) {
 
 /// All threads of a block meet here once per step: the lines of the step are complete, and the products of the step
 /// before, whose memory is filled next, too.
-__device__ inline void end_step() { __syncthreads(); }
+template <class Lines>
+__device__ void end_step() {
+  meet<Lines::kThreads>();
+}
 
 /// The work of the last warpgroup.
 template <class Lines>
@@ -240,7 +243,7 @@ __device__ void load_lines(const ShiftedGradient& g, int output, int channel, Gr
     ring = next_line(ring, Lines::kRing, kStride);
     at = next;
     publish_to_tensor_cores();
-    end_step();
+    end_step<Lines>();
   }
 }
 
@@ -256,7 +259,7 @@ __device__ __forceinline__ void multiply_lines(const ShiftedGradient& g, int tap
   for (int step = 0; step < at.steps; ++step) {
     ring = next_line(ring, Lines::kRing, Lines::kStride);
     wait_for_products();
-    end_step();
+    end_step<Lines>();
     if (step >= Lines::kWarmUp && at.row >= 0) {
       start_line<Lines>(sums, a + step % 2 * Lines::kPixels * Lines::kPixelFloats,
                         b + ring * Lines::kGroups * Lines::kPadded * Lines::kPixelFloats);

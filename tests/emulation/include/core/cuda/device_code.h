@@ -40,4 +40,9 @@ T predicated_load(bool inside, const T* address, T outside = 0) {
 
 inline float fast_exp2(float x) { return std::exp2(x); }
 
+template <int kThreads>
+void meet() {
+  __syncthreads();
+}
+
 }  // namespace stagecoach::cuda
