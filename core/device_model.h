@@ -31,7 +31,7 @@ struct DeviceModel {
     double half;  ///< the operations with which a call reaches half of that
   };
   /// The rates of one type, in the order of CostKind; copies have none, as nothing is computed.
-  using Rates = std::array<Rate, 5>;
+  using Rates = std::array<Rate, 6>;
 
   std::string name;
   DeviceType backend;  ///< whose launches and workspace count
@@ -60,7 +60,8 @@ const std::vector<std::string>& device_model_names();
 /// Returns the file of a model, in JSON.
 std::string to_json(const DeviceModel& model);
 /// Reads a model from `text`. Throws DataError, which begins with `where`, for anything but what to_json writes: a key
-/// that is missing, unknown or there twice, a value that is not a number above 0, and what follows the end.
+/// that is missing, unknown or there twice, a value that is not a number above 0, and what follows the end. Files that
+/// were written before wide convolutions had a rate take that of convolutions.
 DeviceModel device_model_from_json(const std::string& text, const std::string& where);
 
 }  // namespace stagecoach

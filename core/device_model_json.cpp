@@ -1,3 +1,5 @@
+#include <array>
+
 #include "core/base/json_object.h"
 #include "core/base/parse_json.h"
 #include "core/device_model.h"
@@ -7,7 +9,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kKinds[] = {"matrix_product", "convolution", "attention", "elementwise", "reduction"};
+constexpr std::array kKinds{"matrix_product", "convolution", "wide_convolution",
+                            "attention",      "elementwise", "reduction"};
+constexpr auto kWide = static_cast<std::size_t>(CostKind::wide_convolution);
 constexpr double kMaxRate = 1e21;           // operations or bytes per second
 constexpr double kMaxLaunchSeconds = 1e-3;  // so that a call's launches fit its picoseconds
 constexpr std::int64_t kMaxMemory = std::int64_t{1} << 60;
@@ -25,6 +29,10 @@ DeviceModel::Rates rates_in(JsonObject& file, const std::string& type, const std
   JsonObject object(file.take(type, "an object with the rates of each kind"), where + ": " + type);
   DeviceModel::Rates rates{};
   for (std::size_t kind = 0; kind < rates.size(); ++kind) {
+    if (kind == kWide && !object.has(kKinds[kind])) {
+      rates[kind] = rates[static_cast<std::size_t>(CostKind::convolution)];
+      continue;
+    }
     JsonObject rate(object.take(kKinds[kind], "an object with flops_per_second and half"),
                     fmt::format("{}: {}: {}", where, type, kKinds[kind]));
     rates[kind] = {.flops_per_second = rate.number("flops_per_second", 1, kMaxRate, "operations per second"),

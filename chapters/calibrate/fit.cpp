@@ -8,12 +8,15 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <tuple>
 
 namespace stagecoach {
 namespace {
 
-constexpr std::size_t kKinds = 5;  // that compute; the products come first
-constexpr std::size_t kProducts = 3;
+constexpr std::size_t kKinds = std::tuple_size_v<DeviceModel::Rates>;  // that compute; the products come first
+constexpr auto kProducts = static_cast<std::size_t>(CostKind::elementwise);
+constexpr auto kConvolution = static_cast<std::size_t>(CostKind::convolution);
+constexpr auto kWide = static_cast<std::size_t>(CostKind::wide_convolution);
 
 /// The logarithms of what is fitted. A class is a kind of float32, or a product with TF32.
 struct Parameters {
@@ -36,12 +39,14 @@ DeviceModel model_of(const Parameters& p, const Timings& timings, DeviceModel de
   device.bytes_per_second = std::exp(p.bandwidth);
   for (std::size_t kind = 0; kind < kKinds; ++kind) {
     const bool rounds = tf32 && kind < kProducts;
+    const std::size_t fitted_kind = kind == kWide && device.backend == DeviceType::cuda ? kConvolution : kind;
     const auto rate = [&](std::size_t i, double best) -> DeviceModel::Rate {
       const double flops_per_second = best * std::exp(p.share[i]);
       return {flops_per_second, flops_per_second * std::exp(p.start[i])};
     };
-    device.float32[kind] = rounds ? rate(kKinds + kind, timings.best_tf32) : rate(kind, timings.best_float32);
-    device.float64[kind] = rate(kind, timings.best_float64);
+    device.float32[kind] =
+        rounds ? rate(kKinds + fitted_kind, timings.best_tf32) : rate(fitted_kind, timings.best_float32);
+    device.float64[kind] = rate(fitted_kind, timings.best_float64);
   }
   return device;
 }
@@ -55,12 +60,18 @@ double loss(double error) {
   return 2 * squared(kScale) * (std::sqrt(1 + squared(error / kScale)) - 1);
 }
 
-/// Returns how far values are from their mean.
-template <std::size_t n>
-double spread(const std::array<double, n>& values, std::size_t used) {
-  const auto end = values.begin() + static_cast<std::ptrdiff_t>(used);
-  const double mean = std::accumulate(values.begin(), end, 0.0) / static_cast<double>(used);
-  return std::accumulate(values.begin(), end, 0.0, [&](double sum, double x) { return sum + squared(x - mean); });
+/// Returns how far values are from their mean. Wide convolutions are not a part of it: they compute with the register
+/// tile of matrix products, so they should be near these.
+double spread(const std::array<double, kKinds + kProducts>& values, bool any_tf32) {
+  std::vector<double> used;
+  for (std::size_t i = 0; i < (any_tf32 ? values.size() : kKinds); ++i) {
+    if (i != kWide && i != kKinds + kWide) {
+      used.push_back(values[i]);
+    }
+  }
+  const double mean = std::accumulate(used.begin(), used.end(), 0.0) / static_cast<double>(used.size());
+  return std::accumulate(used.begin(), used.end(), squared(values[kWide] - values[0]),
+                         [&](double sum, double x) { return sum + squared(x - mean); });
 }
 
 /// Returns how much each call counts, 1 on average: half of that is the same for all, half is its share of the time of
@@ -91,8 +102,7 @@ double objective(const Parameters& p, const Timings& timings, const std::vector<
     const Timing& timing = timings.calls[i];
     sum += weights[i] * loss(std::log(ratio(timing.tf32 ? rounding : plain, timing)));
   }
-  const std::size_t used = any_tf32 ? kKinds + kProducts : kKinds;
-  return sum + kLikeness * (spread(p.share, used) + spread(p.start, used));
+  return sum + kLikeness * (spread(p.share, any_tf32) + spread(p.start, any_tf32));
 }
 
 /// Lowers `value` by changing one parameter after the other, in smaller and smaller steps.

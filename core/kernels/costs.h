@@ -25,11 +25,14 @@ namespace stagecoach {
 enum class CostKind {
   matrix_product,
   convolution,
+  wide_convolution,  ///< of 64 channels and more: a kernel of its own on the CPU (wide_conv2d.h), not on a GPU
   attention,
   elementwise,  ///< each result depends on one element per input, or on a few
   reduction,    ///< results depend on many elements, such as a row or a channel
   copy,         ///< nothing is computed
 };
+/// Returns whether the operations of a kind are mostly those of matrix products.
+constexpr bool is_product(CostKind kind) { return kind < CostKind::elementwise; }
 
 /// What depends on the kernels that a backend has.
 struct BackendCost {

@@ -68,17 +68,11 @@ struct Floor {
   const char* bound = "";
 };
 
-/// Whether the operations of a kernel are mostly those of matrix products.
-bool is_product(const KernelCost& cost) {
-  return cost.kind == CostKind::matrix_product || cost.kind == CostKind::convolution ||
-         cost.kind == CostKind::attention;
-}
-
 Floor floor_of(const KernelCost& cost) {
   const auto bytes = static_cast<double>(cost.bytes());
   // Half the cache: as much again may still lie there from before.
   const bool in_cache = bytes <= static_cast<double>(facts.cache_bytes) / 2;
-  const double operations = is_product(cost) ? static_cast<double>(cost.flops) : 0;
+  const double operations = is_product(cost.kind) ? static_cast<double>(cost.flops) : 0;
   const Floor arithmetic{operations / (precision == Precision::tf32 ? rates.tf32 : rates.fp32), "arithmetic"};
   const Floor memory{bytes / (in_cache ? rates.cache : rates.memory), in_cache ? "cache" : "memory"};
   const Floor start{rates.start, "start"};
@@ -94,7 +88,7 @@ void print_row(const std::string& name, const Work& body, const KernelCost& cost
     const Floor floor = floor_of(cost);
     fmt::print("| {} | {:.1f} | {:.1f} | {:.0f}% | {} | {} | {:.0f} | {} | {} |\n", name, 1e6 * seconds,
                1e6 * floor.seconds, 100 * floor.seconds / seconds, floor.bound,
-               is_product(cost) ? fmt::format("{:.0f}", 1e-9 * static_cast<double>(cost.flops) / seconds) : "",
+               is_product(cost.kind) ? fmt::format("{:.0f}", 1e-9 * static_cast<double>(cost.flops) / seconds) : "",
                1e-9 * static_cast<double>(cost.bytes()) / seconds,
                peer_seconds ? fmt::format("{:.1f}", 1e6 * *peer_seconds) : "",
                peer_seconds ? fmt::format("{:.2f}", *peer_seconds / seconds) : "");

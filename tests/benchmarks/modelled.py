@@ -89,9 +89,9 @@ def print_cpu(machine):
             speeds = [64 / machine.step(file, model, 64, parts)[0] for file in (full, without)]
             cells = " | ".join(f"{speed:.0f} | {percent(measured, speed)}" for speed in speeds)
             print(f"| {model} | {64 // parts} | {measured:.0f} | {cells} |")
-    print("\nThe formula knows one rate of convolutions. Those of resnet18 have a channel in each lane of a vector, and leave out")
-    print("taps beside the image; those of convnet have an image in each lane. `calibrate --calls` shows that the former are")
-    print("modelled too slow and the latter too fast, so resnet18 is missed by most where its own calls are not in the fit.")
+    print("\nThe convolutions of resnet18, all but the first, are wide ones: they have a channel in each lane of a vector, those of")
+    print("convnet an image, and each kind has a rate of its own. Where no call in the fit is wide, their rate comes from matrix")
+    print("products, which have the same inner loop.")
 
 
 def print_course(machine):

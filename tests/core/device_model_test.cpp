@@ -59,8 +59,8 @@ TEST(DeviceModel, TakesLaunchesAndOperationsOrBytes) {
 TEST(DeviceModel, NeverTakesLessForMore) {
   for (const std::string& name : device_model_names()) {
     const DeviceModel model = device_model(name);
-    for (const CostKind kind : {CostKind::matrix_product, CostKind::convolution, CostKind::attention,
-                                CostKind::elementwise, CostKind::reduction, CostKind::copy}) {
+    for (const CostKind kind : {CostKind::matrix_product, CostKind::convolution, CostKind::wide_convolution,
+                                CostKind::attention, CostKind::elementwise, CostKind::reduction, CostKind::copy}) {
       std::int64_t before = 0;
       for (std::int64_t size = 1; size < std::numeric_limits<std::int64_t>::max() / 4; size *= 2) {
         KernelCost cost = product(size, size);
@@ -107,6 +107,11 @@ TEST(DeviceModel, RowsNeverChange) {
                                        model.picoseconds(product(1'000'000, 50'000)), model.picoseconds(elementwise),
                                        model.picoseconds(product(1'000'000'000, 1, DType::float64))}))
         << name;
+    KernelCost conv = product(1'000'000'000, 1);
+    conv.kind = CostKind::convolution;
+    KernelCost wide = conv;
+    wide.kind = CostKind::wide_convolution;  // had no rate of its own when these rows were fitted
+    EXPECT_EQ(model.picoseconds(wide), model.picoseconds(conv)) << name;
   }
 }
 
@@ -125,6 +130,19 @@ TEST(DeviceModel, FileIsReadAsItWasWritten) {
     EXPECT_EQ(to_json(read), to_json(device_model(name)));
     EXPECT_EQ(read.picoseconds(product(123'456'789, 1)), device_model(name).picoseconds(product(123'456'789, 1)));
   }
+}
+
+TEST(DeviceModel, FileWithoutTheRateOfWideConvolutionsTakesThatOfConvolutions) {
+  DeviceModel model = round_device();
+  auto& convolution = model.float32[static_cast<std::size_t>(CostKind::convolution)];
+  auto& wide = model.float32[static_cast<std::size_t>(CostKind::wide_convolution)];
+  convolution.flops_per_second = 2e12;
+  wide.flops_per_second = 3e12;
+  auto json = parse_json<Json>(to_json(model), "file");
+  EXPECT_EQ(to_json(device_model_from_json(json.dump(), "file")), to_json(model));
+  json["float32"].erase("wide_convolution");
+  wide = convolution;
+  EXPECT_EQ(to_json(device_model_from_json(json.dump(), "file")), to_json(model));
 }
 
 TEST(DeviceModel, FileWithAMistakeIsRefusedByName) {

@@ -24,6 +24,8 @@ std::int64_t positions(const ConvShape& s) { return s.rows() * s.columns(); }
 /// Returns the operations of each of the three convolutions of a layer.
 std::int64_t conv_flops(const ConvShape& s) { return 2 * s.samples * s.outputs * positions(s) * s.channels * taps(s); }
 
+CostKind kind_of(const ConvShape& s) { return is_wide(s) ? CostKind::wide_convolution : CostKind::convolution; }
+
 // ---- The CPU's workspace, as core/kernels/cpu/conv2d.cpp and wide_conv2d.h allocate it
 
 constexpr std::int64_t kTileRows = 6;     // of a register tile in 16 vector registers
@@ -112,7 +114,7 @@ KernelCost conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   const CpuVectors vectors(x.dtype());
   const std::int64_t workspace = conv_workspace(s, vectors, images, s.outputs, positions(s));
   return {
-      .kind = CostKind::convolution,
+      .kind = kind_of(s),
       .dtype = x.dtype(),
       .flops = conv_flops(s),
       .bytes_read = bytes_of(x, weight, bias),
@@ -125,7 +127,7 @@ KernelCost conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const W
   const ConvShape s = conv_shape(grad_x, grad_y, window);
   const DType dtype = grad_y.dtype();
   const CpuVectors vectors(dtype);
-  return {.kind = CostKind::convolution,
+  return {.kind = kind_of(s),
           .dtype = dtype,
           .flops = conv_flops(s),
           .bytes_read = bytes_of(grad_y, weight),
@@ -142,7 +144,7 @@ KernelCost conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Windo
   const bool has_weight = grad_weight.defined();
   const CpuVectors vectors(dtype);
   const std::int64_t workspace = has_weight ? grad_weight_workspace(s, vectors) : 0;
-  return {.kind = has_weight ? CostKind::convolution : CostKind::reduction,
+  return {.kind = has_weight ? kind_of(s) : CostKind::reduction,
           .dtype = dtype,
           .flops = (has_weight ? conv_flops(s) : 0) + (grad_bias.defined() ? grad_y.numel() : 0),
           .bytes_read = has_weight ? bytes_of(grad_y, x) : bytes_of(grad_y),
