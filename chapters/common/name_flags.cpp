@@ -21,6 +21,7 @@ constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
     {"`out`", "--out"},
     {"`ranks`", "--ranks"},
     {"`resume`", "--resume"},
+    {"`schedule`", "--schedule"},
     {"`split`", "--split"},
     {"`stages_per_rank`", "--chunks"},
     {"`timeout`", "--timeout"},

@@ -179,7 +179,7 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
   const int slices = static_cast<int>(training.tensor_slices);
   settings.layers =
       layers == nullptr ? std::make_shared<SlicedLayers>(slices, sequence_of(training), classes_of(training)) : layers;
-  return make(fmt::format("--tensor-slices {}", slices));
+  return make(fmt::format("--mesh tp={0} or --tensor-slices {0}", slices));
 }
 
 std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device, int rank) {

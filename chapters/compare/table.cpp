@@ -190,13 +190,13 @@ std::string markdown_table(const std::vector<std::vector<std::string>>& rows, co
   return table;
 }
 
-/// Returns what the speed-ups are over, such as "a", or "a; from run b on, over b".
+/// Returns what the speed-ups are over, such as "a", or "a;\nfrom b on, over b": with one line per baseline.
 std::string baseline_names(const Comparison& comparison, TableForm form) {
   std::string names;
   for (const std::size_t baseline : comparison.baselines) {
     const std::string& name = comparison.runs[baseline].name;
     const std::string shown = form == TableForm::markdown ? markdown(name) : name;
-    names += names.empty() ? shown : fmt::format("; from {0} on, over {0}", shown);
+    names += names.empty() ? shown : fmt::format(";\nfrom {0} on, over {0}", shown);
   }
   return names;
 }

@@ -52,10 +52,10 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
   }
   const int chunks = v == 0 ? kind->min_chunks : v;
   if (!kind->takes_chunks() && chunks != kind->min_chunks) {
-    throw UsageError(fmt::format("{} has {} per rank: expected {}, got {}; for another number of chunks use {}", name,
-                                 kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage",
-                                 counted(kind->min_chunks, "chunk"), v,
-                                 fmt::join(names_where([](const auto& k) { return k.takes_chunks(); }), ", ")));
+    throw UsageError(fmt::format(
+        "{} has {} per rank: expected {}, got {}; for another number of chunks give `schedule` {}", name,
+        kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage", counted(kind->min_chunks, "chunk"),
+        v, fmt::join(names_where([](const auto& k) { return k.takes_chunks(); }), ", ")));
   }
   if (group != 0 && !kind->takes_group) {
     throw UsageError(fmt::format("{} has no groups; leave out `group`, or use {}", name,

@@ -103,7 +103,7 @@ TEST_F(Compare, EachBaselineIsForTheRunsFromItUpToTheNext) {
     EXPECT_EQ(cell(outcome, run, "speed-up"), speed_up) << run;
   }
   expect_texts(outcome.out,
-               {"Speed-up: over b; from slow on, over slow.\n", "note: the speed-up is over slow with its 2"});
+               {"Speed-up: over b;\nfrom slow on, over slow.\n", "note: the speed-up is over slow with its 2"});
   const std::string svg = read_bytes(folder() / "plot.svg");
   EXPECT_NE(svg.find(">baseline<"), svg.rfind(">baseline<"));
   expect_error({"a", "b", "--baseline", "a", "--baseline", "slow"}, 2, {"--baseline slow", "name it as a RUN too"});

@@ -207,7 +207,8 @@ TEST_F(TensorParallelTraining, WarnsOfGroupsThatAreNotOnOneNode) {
 
 TEST_F(TensorParallelTraining, RefusesWhatCannotBeShared) {
   const std::vector<std::pair<Flags, std::vector<std::string>>> cases{
-      {{"--mesh", "tp=3"}, {"--tensor-slices 3", "heads", "3 ranks", "4"}},
+      {{"--mesh", "tp=3"}, {"--mesh tp=3 or --tensor-slices 3: ", "heads", "3 ranks", "4"}},
+      {{"--mesh", "pp=2,tp=2", "--chunks", "2"}, {"expected 1 chunk, got 2", "give --schedule interleaved, "}},
       {{"--mesh", "tp=3", "--model", "convnet"}, {"channels", "3 ranks", "16"}},
       {{"--model", "resnet18"}, {"resnet18", "vit"}},
       {{"--mesh", "dp=2,tp=2", "--ranks", "3"}, {"--mesh dp=2,tp=2", "expected a mesh of 3 ranks, got 4"}},
