@@ -195,9 +195,10 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   costs.sizes = plan.sizes;
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);
-  const Simulation beginning = simulate_plan(settings, plan, shown, costs);
+  const Simulation beginning = simulate_plan(settings, plan, shown, costs, &ledger).simulation;
   const Schedule full = full_batches_of(plan);
-  const Simulation epoch = simulate_plan(settings, plan, full, costs);
+  const Ledger full_ledger = make_ledger(full, plan.versions);
+  const auto [epoch, memory] = simulate_plan(settings, plan, full, costs, &full_ledger);
 
   fmt::print("{}, weights by '{}': {} per epoch, {} per update; {} on {}\n", plan.model_name,
              name_of(settings.pipeline.versions), counted(plan.schedule.microbatches, "micro-batch"),
@@ -222,7 +223,8 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   print_messages(plan, plan.microbatch);
   PlannedStep step = step_of(plan, full, epoch);
   if (measured) {
-    step.memory_bytes = print_memory(settings, plan, epoch_ledger);
+    const std::vector<double> processes = print_memory(settings, plan, epoch_ledger);
+    step.memory_bytes = memory.empty() ? processes : memory;
   }
   for (const std::string& note : plan.notes) {
     fmt::print("\nnote: {}\n", printable(note));

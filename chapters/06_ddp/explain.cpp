@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "chapters/06_ddp/replica.h"
 #include "chapters/common/open.h"
 #include "chapters/common/planned_step.h"
 #include "chapters/common/prediction.h"
@@ -14,6 +14,7 @@
 #include "core/base/text_file.h"
 #include "core/base/units.h"
 #include "datasets/shares.h"
+#include "parallel/comm/passing_communicator.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/schedule/traffic.h"
@@ -23,30 +24,19 @@
 namespace stagecoach {
 namespace {
 
-/// A replica whose gradients are its own alone.
-class LoneReplica final : public Replica {
- public:
-  explicit LoneReplica(const Context& context) : Replica(context) {
-    on_complete_gradient([](const Tensor&) {});
-  }
-  void sum_gradients() override {}
-  StepTimes& times() { return times_; }
-};
+using MakeStrategy = std::function<std::unique_ptr<Strategy>(const Context&)>;
 
-/// The same with its gradients in buckets, which stay in memory from step to step.
-class LoneBuckets final : public Replica {
+/// The communicator of a rank that is alone: it never touches tensors, as those of a plan have no elements.
+class LoneCommunicator final : public PassingCommunicator {
  public:
-  explicit LoneBuckets(const Context& context)
-      : Replica(context),
-        reducer_(parameters_, rank_.comm,
-                 {.caps = settings_.data_parallel.caps(), .reduce = [](Bucket&, Communicator&) {}}) {}
-  void before_backward(bool is_last, const Tensor& loss) override {
-    reducer_.begin(is_last ? Reducer::Sync::yes : Reducer::Sync::no, {&loss, 1});
-  }
-  void sum_gradients() override { reducer_.finish(); }
+  explicit LoneCommunicator(std::unique_ptr<Communicator> comm) : PassingCommunicator(*comm), comm_(std::move(comm)) {}
+  void all_reduce(Tensor& /*tensor*/) override {}
+  void reduce(Tensor& /*tensor*/, int /*root*/) override {}
+  void broadcast(Tensor& /*tensor*/, int /*root*/) override {}
+  std::unique_ptr<Communicator> duplicate() override { return std::make_unique<LoneCommunicator>(comm_->duplicate()); }
 
  private:
-  Reducer reducer_;
+  std::unique_ptr<Communicator> comm_;
 };
 
 /// Returns the bytes that a rank sends per byte that a ring sums over `ranks` ranks.
@@ -57,18 +47,16 @@ struct MeasuredStep {
   double memory_bytes = 0;  ///< that tensors take at most
 };
 
-/// Measures a rank's part of a step on this machine, by the CPU time of its thread; or computes it for the modelled
-/// device, with tensors without elements.
-MeasuredStep measure_step(const Settings& settings, const Topology& topology, const TrainTest& data, Device device) {
-  constexpr int kWarmUps = 3;
-  constexpr int kSteps = 10;
+/// Measures the part of rank `index` in a step of the mode of `settings` on this machine, by the CPU time of its
+/// thread; or computes it for the modelled device, with tensors without elements. Nothing is exchanged.
+MeasuredStep measure_step(const Settings& settings, const Topology& topology, const TrainTest& data, Device device,
+                          int index, const MakeStrategy& make) {
+  constexpr int kWarmUps = 3;  // in the second step, buckets are laid out anew
   const WorldSettings& world = settings.world;
-  const ClockKind clock = world.clock == ClockKind::modelled ? ClockKind::modelled : ClockKind::virtual_time;
-  const auto comm = self_communicator({topology.world.device}, clock, *world.modelled_device);
-  Rank rank{0, 1, device, *comm};
-  const std::size_t held_before = allocator(device).stats().current_bytes;
-  const auto peak = [&] { return static_cast<double>(allocator(device).stats().peak_bytes - held_before); };
-  allocator(device).reset_peak();
+  const bool is_modelled = world.clock == ClockKind::modelled;
+  LoneCommunicator comm(self_communicator(
+      {topology.world.device}, is_modelled ? ClockKind::modelled : ClockKind::virtual_time, *world.modelled_device));
+  Rank rank{index, 1, device, comm};
   const std::int64_t size = settings.training.image_size;
   const std::int64_t count = share_of(settings.training.batch_size, 0, topology.world.ranks).count;
   const Tensor images = Tensor::zeros({count, 3, size, size}, DType::uint8, device);
@@ -76,31 +64,22 @@ MeasuredStep measure_step(const Settings& settings, const Topology& topology, co
   const std::int64_t parts = settings.training.microbatches;
   const MicroBatches batch{micro_batch_sizes(count, parts), settings.training.batch_size, micro_batches(images, parts),
                            micro_batches(labels, parts)};
+  const std::size_t held_before = allocator(device).stats().current_bytes;  // a batch is in the host's memory
+  allocator(device).reset_peak();
   EpochSums sums(device);
-  const auto run = [&](Replica& replica, int steps) {
+  const std::unique_ptr<Strategy> strategy = make({settings, topology, data, rank});
+  strategy->broadcast_weights();
+  const auto run = [&](int steps) {
     for (int i = 0; i < steps; ++i) {
-      replica.forward_backward(batch, sums);
-      replica.sum_gradients();
-      replica.update();
+      strategy->forward_backward(batch, sums);
+      strategy->sum_gradients();
+      strategy->update();
     }
   };
-
-  MeasuredStep measured;
-  {
-    LoneReplica replica({settings, topology, data, rank});
-    run(replica, kWarmUps);
-    replica.times().clear();
-    run(replica, kSteps);
-    measured = {replica.times().mean(), peak()};
-  }
-  if (*settings.data_parallel.mode == DataParallelMode::buckets) {
-    constexpr int kUntilRebuilt = 2;
-    allocator(device).reset_peak();
-    LoneBuckets replica({settings, topology, data, rank});
-    run(replica, kUntilRebuilt);
-    measured.memory_bytes = peak();
-  }
-  return measured;
+  run(kWarmUps);
+  strategy->times()->clear();
+  run(is_modelled ? 1 : 5);
+  return {strategy->times()->mean(), static_cast<double>(allocator(device).stats().peak_bytes - held_before)};
 }
 
 /// Returns costs in units: a forward takes 1 and a backward 2; gradients become ready at even intervals, the last
@@ -174,9 +153,10 @@ void print_sweep(StepModel step, const std::string& unit) {
   }
 }
 
-/// Writes the files of --explain. `timelines` has one timeline per mode, in the order of the modes.
+/// Writes the files of --explain. `timelines` has one timeline per mode, in the order of the modes. `memory_bytes` are
+/// those of each rank.
 void write_files(const Settings& settings, const NamedTimelines& timelines, double gradient_bytes,
-                 double memory_bytes) {
+                 const std::vector<double>& memory_bytes) {
   const std::filesystem::path folder = make_folder(settings.run.out);
   std::string table;
   for (int r = 0; r < settings.world.ranks; ++r) {
@@ -193,10 +173,8 @@ void write_files(const Settings& settings, const NamedTimelines& timelines, doub
                    .idle = chosen.idle(),
                    .idle_in_span = chosen.idle(),
                    .peak_activations = std::vector<int>(ranks, 1),
+                   .memory_bytes = memory_bytes,
                    .link_bytes = compressed * gradient_bytes * (is_central ? 1 : ring_share(settings.world.ranks))};
-  if (memory_bytes > 0) {
-    step.memory_bytes.assign(ranks, memory_bytes);
-  }
   for (const auto& [mode, timeline] : timelines) {
     step.modes[mode] = {{"step_seconds", timeline.seconds}, {"idle", timeline.idle()}, {"overlap", timeline.overlap()}};
   }
@@ -224,7 +202,8 @@ void print_gradient_sums(const Topology& topology) {
 
 }  // namespace
 
-void explain_modes(const Settings& settings, const Topology& topology, const TrainTest& data) {
+void explain_modes(const Settings& settings, const Topology& topology, const TrainTest& data,
+                   const MakeStrategy& make) {
   if (topology.pipeline) {
     fmt::print(
         "{} pipelines of {} ranks, each for its shard of a batch; a stage's gradients are summed when its last "
@@ -241,12 +220,22 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
   const NamedTensors parameters = model->named_parameters();
   const double bytes = bytes_of(parameters);
   const bool measured = settings.run.profile;
-  const MeasuredStep one =
-      measured ? measure_step(settings, topology, data, device) : MeasuredStep{unit_costs_of(parameters)};
-  StepModel step = step_of(settings, topology, parameters, one.costs);
-  if (!measured) {
-    step.link = unit_link(topology.world.ranks, bytes);
-  }
+  std::vector<double> memory;  // of each rank
+  const auto step_in = [&](DataParallelMode mode) {
+    Settings of_mode = settings;
+    of_mode.data_parallel.mode = mode;
+    const auto measure = [&](int rank) { return measure_step(of_mode, topology, data, device, rank, make); };
+    const MeasuredStep one = measured ? measure(0) : MeasuredStep{unit_costs_of(parameters)};
+    if (measured && mode == settings.data_parallel.mode) {
+      const bool all_alike = mode != DataParallelMode::central || topology.world.ranks == 1;
+      memory.assign(static_cast<std::size_t>(topology.world.ranks), (all_alike ? one : measure(1)).memory_bytes);
+      memory.front() = one.memory_bytes;
+    }
+    StepModel step = step_of(settings, topology, parameters, one.costs);
+    step.link = measured ? step.link : unit_link(topology.world.ranks, bytes);
+    return step;
+  };
+  const StepModel step = step_in(DataParallelMode::buckets);
   const std::string unit = measured ? "seconds" : "units";
 
   fmt::print("One step of {}: {} on {}, gradients of {:.1f} KiB\n  link      {}\n", settings.training.model,
@@ -261,7 +250,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
   NamedTimelines timelines;
   for (const auto mode :
        {DataParallelMode::single, DataParallelMode::parameter, DataParallelMode::buckets, DataParallelMode::central}) {
-    timelines.emplace_back(name_of(mode), timeline_of(mode, step));
+    timelines.emplace_back(name_of(mode), timeline_of(mode, step_in(mode)));
   }
   fmt::print("\nTimelines, {}\n{}",
              measured ? "with the times that the model takes here" : "where a forward takes 1 and a backward 2",
@@ -274,7 +263,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
   print_sweep(step, unit);
   print_reductions(step.link, topology.world.ranks, bytes, unit);
   if (!settings.run.out.empty()) {
-    write_files(settings, timelines, bytes, one.memory_bytes);
+    write_files(settings, timelines, bytes, memory);
   }
 }
 

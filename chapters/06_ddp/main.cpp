@@ -96,7 +96,7 @@ void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   const Topology topology = make_topology(settings, data.train);
   if (settings.run.explain) {
-    return explain_modes(settings, topology, data);  // prints a timeline per mode, and does not train
+    return explain_modes(settings, topology, data, make_strategy);  // prints a timeline per mode, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
   launch_ranks(topology.world, settings.training.inject, [&](Rank& r) { train_rank(settings, topology, data, r); });

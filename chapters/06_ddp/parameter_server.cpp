@@ -19,7 +19,7 @@ class ParameterServer final : public Replica {
   explicit ParameterServer(const Context& context) : Replica(context) {
     NamedTensors variables;
     for (const auto& [name, parameter] : owns() ? parameters_ : NamedTensors{}) {
-      variables.emplace_back(name, parameter.to(Device{}).clone());
+      variables.emplace_back(name, parameter.to(host_).clone());
       variables.back().second.set_requires_grad(true);
     }
     optimizer_ = make_optimizer(settings_.training, std::move(variables));
@@ -30,7 +30,7 @@ class ParameterServer final : public Replica {
   void broadcast_weights() override {
     Replica::broadcast_weights();
     if (owns()) {
-      unflatten_into(flattened(tensors_of(parameters_)).to(Device{}), tensors_of(optimizer_->parameters()));
+      unflatten_into(flattened(tensors_of(parameters_)).to(host_), tensors_of(optimizer_->parameters()));
     }
   }
 
@@ -61,7 +61,7 @@ class ParameterServer final : public Replica {
   void update_owner() {
     const Span span("optimizer", "update");
     const std::vector<Tensor> parameters = tensors_of(optimizer_->parameters());
-    const std::vector<Tensor> gradients = views_of(all_.to(Device{}), parameters);
+    const std::vector<Tensor> gradients = views_of(all_.to(host_), parameters);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       Tensor parameter = parameters[i];
       parameter.set_grad(gradients[i]);
@@ -70,6 +70,8 @@ class ParameterServer final : public Replica {
     optimizer_->zero_grad();
   }
 
+  // The tensors of a plan have no elements, but those of its host are elsewhere, too.
+  const Device host_ = rank_.device.type == DeviceType::meta ? Device{DeviceType::meta, 1} : Device{};
   Tensor all_;  // [all parameters]: the gradients, then the weights
   Sequential nothing_;
 };

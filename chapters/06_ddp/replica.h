@@ -5,7 +5,6 @@
 #include "chapters/06_ddp/strategy.h"
 #include "nn/sequential.h"
 #include "parallel/data_parallel/reducer.h"
-#include "parallel/data_parallel/step_times.h"
 
 namespace stagecoach {
 
@@ -23,6 +22,7 @@ class Replica : public Strategy {
   void update() override;
   void sync_replicas() override;
   Predictor predictor() override;
+  StepTimes* times() override { return &times_; }
   void evaluate(Epoch& epoch, MicroBatchLoader& loader) override;
 
  protected:

@@ -8,6 +8,7 @@
 #include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/run.h"
 #include "nn/optimizer.h"
+#include "parallel/data_parallel/step_times.h"
 
 namespace stagecoach {
 
@@ -47,6 +48,9 @@ class Strategy {
   virtual void sync_replicas() = 0;
   /// Returns what predicts the run, given the times that the strategy measures.
   virtual Predictor predictor() = 0;
+  /// Returns the times of the parts of a step, from which a replica predicts; null: pipelines predict from their
+  /// actions.
+  virtual StepTimes* times() { return nullptr; }
   /// Tests the model: each rank counts correct predictions for its shard of the test batches.
   virtual void evaluate(Epoch& epoch, MicroBatchLoader& loader) = 0;
 };

@@ -2,13 +2,19 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "chapters/common/open.h"
+#include "core/allocator.h"
 #include "core/base/on_exit.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/pipeline/stage.h"
+#include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/grid.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/training/epoch_meter.h"
 
 namespace stagecoach {
@@ -19,9 +25,10 @@ constexpr Device kMeta{DeviceType::meta};
 /// One rank of the plan, whose messages are tensors without elements.
 class DryRank {
  public:
-  DryRank(const Settings& settings, const Plan& plan, const Schedule& schedule, int rank,
+  DryRank(const Settings& settings, const Plan& plan, const Schedule& schedule, const Ledger* ledger, int rank,
           const std::vector<std::shared_ptr<Sequential>>& parts)
       : plan_(plan),
+        messages_(schedule),
         actions_(schedule.ranks[static_cast<std::size_t>(rank)]),
         lists_updates_(schedule.batch > 0),
         clock_(make_clock(ClockKind::modelled, kMeta, {}, *settings.world.modelled_device)),
@@ -37,6 +44,9 @@ class DryRank {
     }
     layers_ = joined(mine);
     optimizer_ = make_optimizer(settings.training, layers_->named_parameters());
+    if (ledger != nullptr) {
+      versions_.emplace(layers_->named_parameters(), schedule, *ledger, rank);
+    }
   }
   ~DryRank() { layers_->deallocate(); }
   DryRank(const DryRank&) = delete;
@@ -44,13 +54,25 @@ class DryRank {
 
   std::vector<double> seconds() {
     std::vector<double> all;
-    for (const Action& action : actions_) {
+    for (std::size_t i = 0; i < actions_.size(); ++i) {
+      const Action& action = actions_[i];
+      if (versions_) {
+        versions_->choose(i);
+      }
       if (is_computation(action.operation)) {
         all.push_back(timed([&] { perform(action); }) + exchange_seconds(plan_, action));
+      } else if (is_receive(action.operation)) {
+        const bool goes_forward = action.operation == Operation::receive_forward;
+        messages_.at(action) = entering(goes_forward ? action.stage : action.stage + 1);
+      } else if (is_send(action.operation)) {
+        messages_.at(receive_of(action)) = {};
       } else if (action.operation == Operation::reduce_grad) {
         all.push_back(0);
       } else if (action.operation == Operation::update) {
         all.push_back(update());
+      }
+      if (versions_) {
+        versions_->free_unneeded(i);
       }
     }
     if (!lists_updates_) {
@@ -74,6 +96,8 @@ class DryRank {
     });
   }
 
+  /// Returns the tensor of a message, or of another stage of this rank.
+  Tensor take(const Action& receive) { return std::exchange(messages_.at(receive), {}); }
   bool is_last(int stage) const { return stage + 1 == plan_.stages(); }
   /// Returns a tensor of a micro-batch with the shape that enters `stage`.
   Tensor entering(int stage, DType dtype = DType::float32) const {
@@ -88,17 +112,22 @@ class DryRank {
     } else if (operation == Operation::backward_weight) {
       stage.backward_weight(microbatch);
     } else {
-      const Tensor gradient = is_last(number) ? Tensor::full({}, 1, DType::float32, kMeta) : entering(number + 1);
-      operation == Operation::backward ? stage.backward(microbatch, gradient)
-                                       : stage.backward_input(microbatch, gradient);
+      const Tensor gradient = is_last(number) ? Tensor::full({}, 1, DType::float32, kMeta)
+                                              : take({Operation::receive_backward, number, microbatch});
+      Tensor of_input = operation == Operation::backward ? stage.backward(microbatch, gradient)
+                                                         : stage.backward_input(microbatch, gradient);
+      if (number > 0) {
+        messages_.at({Operation::receive_backward, number - 1, microbatch}) = std::move(of_input);
+      }
     }
   }
 
   void forward(Stage& stage, int number, int microbatch) {
     const bool is_first = number == 0;
-    const Tensor x = is_first ? normalize(entering(0, DType::uint8)) : entering(number);
+    const Tensor x =
+        is_first ? normalize(entering(0, DType::uint8)) : take({Operation::receive_forward, number, microbatch});
     if (!is_last(number)) {
-      stage.forward(microbatch, x, !is_first);
+      messages_.at({Operation::receive_forward, number + 1, microbatch}) = stage.forward(microbatch, x, !is_first);
       return;
     }
     const Tensor labels = Tensor::empty({plan_.microbatch}, DType::int32, kMeta);
@@ -108,6 +137,7 @@ class DryRank {
   }
 
   const Plan& plan_;
+  MessageGrid<Tensor> messages_;  // that are received or to be sent, or used by another stage of this rank
   const std::vector<Action>& actions_;
   const bool lists_updates_;
   std::unique_ptr<Clock> clock_;  // before what it counts
@@ -115,24 +145,28 @@ class DryRank {
   std::map<int, Stage> stages_;
   std::shared_ptr<Sequential> layers_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<WeightVersions> versions_;
 };
-
-/// Runs the actions of every rank, one rank after the other. Returns the seconds of each action that is not a message;
-/// last those of the update, if the schedule is of a single step, which does not list it.
-ActionSeconds dry_run(const Settings& settings, const Plan& plan, const Schedule& schedule) {
-  const auto parts = stages_of(*plan.model, plan.split);
-  ActionSeconds seconds;
-  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
-    seconds.push_back(DryRank(settings, plan, schedule, rank, parts).seconds());
-  }
-  return seconds;
-}
 
 }  // namespace
 
-Simulation simulate_plan(const Settings& settings, const Plan& plan, const Schedule& schedule, const Costs& costs) {
-  const bool is_modelled = settings.world.clock == ClockKind::modelled && settings.pipeline.profile_file.empty();
-  return simulate(schedule, costs, is_modelled ? dry_run(settings, plan, schedule) : ActionSeconds());
+PlannedRun simulate_plan(const Settings& settings, const Plan& plan, const Schedule& schedule, const Costs& costs,
+                         const Ledger* ledger) {
+  if (settings.world.clock != ClockKind::modelled || !settings.pipeline.profile_file.empty()) {
+    return {simulate(schedule, costs), {}};
+  }
+  // One rank after the other.
+  const auto parts = stages_of(*plan.model, plan.split);
+  Allocator& memory = allocator(kMeta);
+  const std::size_t held_before = memory.stats().current_bytes;
+  ActionSeconds seconds;  // of each action that is not a message; last those of the update, if it is not listed
+  std::vector<double> bytes;
+  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+    memory.reset_peak();
+    seconds.push_back(DryRank(settings, plan, schedule, ledger, rank, parts).seconds());
+    bytes.push_back(static_cast<double>(memory.stats().peak_bytes - held_before));
+  }
+  return {simulate(schedule, costs, seconds), bytes};
 }
 
 }  // namespace stagecoach

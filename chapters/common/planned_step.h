@@ -17,9 +17,11 @@ struct PlannedStep {
   double idle = 0;     ///< share of the step, in the mean of the ranks
   double idle_in_span = 0;
   std::vector<int> peak_activations = {};  ///< per rank: (stage, micro-batch) pairs
-  std::vector<double> memory_bytes = {};   ///< per rank, at most; empty if the layers were not profiled
-  double link_bytes = 0;                   ///< over the busiest link in one direction
-  int staleness = 0;                       ///< updates between the weights of a gradient and its own update, at most
+  /// Per rank, at most: of its tensors on the modelled clock; otherwise what a process of its own takes. Empty if the
+  /// layers were not profiled.
+  std::vector<double> memory_bytes = {};
+  double link_bytes = 0;  ///< over the busiest link in one direction
+  int staleness = 0;      ///< updates between the weights of a gradient and its own update, at most
   std::map<std::string, std::map<std::string, double>> modes = {};  ///< in chapter 6: the figures of each mode
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <utility>
 
 #include "chapters/common/dry_run.h"
 #include "chapters/common/planned_step.h"
@@ -307,6 +309,32 @@ Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Com
           }};
 }
 
+/// Returns the mean costs of the actions as simulated. On the modelled clock these contain the loss and the update,
+/// which a profile of the layers does not.
+Costs simulated_costs(const Schedule& schedule, const Simulation& simulation, Costs costs) {
+  std::map<std::pair<Operation, int>, std::pair<double, double>> sums;  // seconds and actions
+  costs.update = simulation.busy;
+  for_each_action(schedule, [&](std::size_t rank, std::size_t action_index, const Action& action) {
+    if (is_computation(action.operation)) {
+      const Simulation::Timed& times = simulation.timeline[rank][action_index];
+      auto& [seconds, actions] = sums[{action.operation, action.stage}];
+      seconds += times.end - times.start;
+      ++actions;
+      costs.update[rank] -= times.end - times.start;
+    }
+  });
+  for (const auto& [operation, all] : {std::pair{Operation::forward, &costs.forward},
+                                       {Operation::backward, &costs.backward},
+                                       {Operation::backward_input, &costs.backward_input},
+                                       {Operation::backward_weight, &costs.backward_weight}}) {
+    for (std::size_t stage = 0; stage < all->size(); ++stage) {
+      const auto found = sums.find({operation, static_cast<int>(stage)});
+      (*all)[stage] = found == sums.end() ? (*all)[stage] : found->second.first / found->second.second;
+    }
+  }
+  return costs;
+}
+
 void explain(const Settings& settings, const Plan& plan, double collective_bytes) {
   if (plan.inject != Bug::none) {  // the table was checked before the bug entered it
     require_legal(plan.schedule,
@@ -315,7 +343,8 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
   const bool measured = settings.run.profile;
   Costs costs = measured ? costs_of(plan, plan.microbatch) : unit_costs(plan);
   costs.bytes = message_bytes(plan, plan.microbatch);
-  const Simulation simulation = simulate_plan(settings, plan, plan.schedule, costs);
+  const PlannedRun planned = simulate_plan(settings, plan, plan.schedule, costs);
+  const Simulation& simulation = planned.simulation;
   const double idle = simulation.idle + (measured ? exchange_share(plan, simulation.seconds) : 0);
 
   fmt::print("One step of {}: {} in {}, {} on {}\n", plan.model_name, counted(plan.images, "image"),
@@ -334,7 +363,8 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
       100 * idle, theory(settings, plan), 100 * simulation.idle_in_span);
   fmt::print("  activations     {} (stage, micro-batch) pairs at most, rank by rank\n",
              fmt::join(simulation.peak_activations, ", "));
-  if (const auto found = measured ? find_bottleneck(plan.schedule, costs) : std::nullopt) {
+  if (const auto found =
+          measured ? find_bottleneck(plan.schedule, simulated_costs(plan.schedule, simulation, costs)) : std::nullopt) {
     fmt::print("  bottleneck      rank {}, with stage {}: it works {:.3f} ms, {:.2f} times the mean{}\n", found->rank,
                found->stage, 1e3 * found->busy, found->excess,
                found->speedup < kNoticed
@@ -349,13 +379,16 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
                    .idle = idle,
                    .idle_in_span = simulation.idle_in_span,
                    .peak_activations = simulation.peak_activations,
+                   .memory_bytes = planned.memory_bytes,
                    .link_bytes = std::max(busiest_link_bytes(plan.schedule, costs.bytes), collective_bytes)};
   if (measured) {
     const auto ranks = predict_memory(settings.training, plan, plan.microbatch);
     print_memory(plan, plan.microbatch, ranks);
     print_predicted_memory(ranks);
-    std::transform(ranks.begin(), ranks.end(), std::back_inserter(step.memory_bytes),
-                   [](const RankMemory& rank) { return rank.total(); });
+    if (planned.memory_bytes.empty()) {
+      std::transform(ranks.begin(), ranks.end(), std::back_inserter(step.memory_bytes),
+                     [](const RankMemory& rank) { return rank.total(); });
+    }
   }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);

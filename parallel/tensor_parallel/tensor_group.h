@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "core/kernels/costs.h"
 #include "parallel/comm/comm_thread.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/link.h"
@@ -18,6 +20,7 @@ struct Exchange {
   int forward = 0;
   int backward = 0;
   std::int64_t numel = 0;
+  std::optional<KernelCost> beside = {};  ///< what a rank with a CommThread computes beside the backward's rings
 };
 
 /// Returns the seconds of one ring of `exchange`, among `ranks` ranks with float32 elements.

@@ -21,6 +21,8 @@ void note(const TensorGroup& group, const Exchange& exchange) {
   }
 }
 
+Tensor shape_only(const Shape& shape) { return Tensor::empty(shape, DType::float32, Device{DeviceType::meta}); }
+
 /// A layer that one group of ranks computes together.
 class ParallelModule : public Module {
  public:
@@ -53,6 +55,12 @@ class ParallelModule : public Module {
     note(group_, {.forward = shares_tokens_ ? 1 : 0, .backward = shares_tokens_ ? 1 : 2, .numel = all.numel()});
     return all;
   }
+  /// Notes the gradients of the layer's parameters, which with_overlapped_sum computes beside the exchange just noted.
+  void note_beside(const KernelCost& gradients) const {
+    if (group_.exchanges != nullptr && !shares_tokens_) {
+      group_.exchanges->back().beside = gradients;
+    }
+  }
   Shape leaving(const Shape& x) const {
     note(group_, {.forward = shares_tokens_ ? 1 : 2, .backward = shares_tokens_ ? 1 : 0, .numel = x.numel()});
     return shares_tokens_ ? own_tokens_shape(x, group_.ranks) : x;
@@ -78,7 +86,15 @@ class LinearByOutputs : public ParallelModule {
   Tensor forward(const Tensor& x) override {
     return compute_part(x, [&](const Tensor& all) { return linear(all, own("weight"), own("bias")); });
   }
-  Shape output_shape(const Shape& input) const override { return linear_shape(entering(input), own_shape("weight")); }
+  Shape output_shape(const Shape& input) const override {
+    const Shape x = entering(input);
+    const Shape y = linear_shape(x, own_shape("weight"));
+    const auto rows = [](const Shape& shape) { return Shape{shape.numel() / shape[-1], shape[-1]}; };
+    Tensor weight = shape_only(own_shape("weight"));
+    Tensor bias = shape_only(own_shape("bias"));
+    note_beside(kernel_costs().linear_grad_weight(shape_only(rows(y)), shape_only(rows(x)), weight, bias));
+    return y;
+  }
 };
 
 /// The last layer, with the exchange of the loss that takes its logits. Its input is whole, even where ranks share the
@@ -134,7 +150,13 @@ class Conv2dByOutputs final : public ParallelModule {
     return compute_part(x, [&](const Tensor& all) { return conv2d(all, own("weight"), own("bias"), settings_); });
   }
   Shape output_shape(const Shape& input) const override {
-    return conv2d_shape(entering(input), own_shape("weight"), settings_);
+    const Shape x = entering(input);
+    const Shape y = conv2d_shape(x, own_shape("weight"), settings_);
+    Tensor weight = shape_only(own_shape("weight"));
+    Tensor bias = shape_only(own_shape("bias"));
+    const Window window{own_shape("weight")[2], settings_.stride, settings_.padding};
+    note_beside(kernel_costs().conv2d_grad_weight(shape_only(y), shape_only(x), window, weight, bias));
+    return y;
   }
 
  private:

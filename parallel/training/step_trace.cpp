@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/uncounted_memory.h"
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
@@ -90,6 +91,7 @@ void StepTrace::finish(RunFolder& folder, KeepAlive& keep_alive, const Predictor
     return;
   }
   Trace::detach();
+  const UncountedMemory uncounted;  // the text's messages are no part of what training needs
   const std::string json =
       gather_trace(comm_, *trace_, first_, predictor.timeline ? predictor.timeline() : std::nullopt);
   if (folder.writes()) {

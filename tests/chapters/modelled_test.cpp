@@ -110,7 +110,18 @@ TEST_F(ModelledPrediction, IsWhatAMeshTakes) {
   }
   expect_predicted(kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});
   expect_predicted(kCh08, {"--mesh", "tp=2", "--model", "vit"});
+  for (const char* model : {"vit", "convnet"}) {
+    expect_predicted(kCh08, {"--mesh", "tp=2", "--model", model, "--overlap"});
+  }
   expect_predicted(kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--model", "vit", "--microbatches", "2"});
+}
+
+// The first epoch writes a trace, whose text is gathered from all ranks.
+TEST_F(ModelledPrediction, PeakMemoryIsTheSameInEveryEpoch) {
+  make_data(384, 32);
+  const Outcome outcome = run(kCh05, modelled_flags("run", kLinks.front(), {"--ranks", "4", "--microbatches", "8"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(metrics("run").front().at("peak_bytes"), metrics("run").back().at("peak_bytes"));
 }
 
 }  // namespace
