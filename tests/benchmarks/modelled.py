@@ -9,6 +9,7 @@ FOLDER has modelled_steps, calibrate, the chapters and make_generated_data. Take
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -140,7 +141,7 @@ def print_head():
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())[1]
     print("# Modelled devices\n")
     print(f"Made by `scripts/measure_modelled.sh` on {datetime.date.today()}: {cpu}, one core with the kernels for AVX2, commit "
-          f"{commit.strip()}.\n")  # fmt: skip
+          f"{commit.strip()}; other programs kept {os.getloadavg()[0]:.0f} threads busy on {os.cpu_count()} processors.\n")  # fmt: skip
     print("A [device model](../reference/device_model.md) computes what a kernel takes from its operations and bytes. This page")
     print("shows how far modelled times are from measured ones. Errors are those of times: +10% is modelled too slow.\n")
 
