@@ -62,10 +62,11 @@ Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* 
     flight.x.set_requires_grad(true);
   }
   Tensor output;
+  const bool may_be_random = flight.position.has_value();  // a recording would repeat what it has drawn
   if (recompute_ == Recompute::yes && grad_enabled()) {
     const NoGrad no_grad;
     output = run(flight, logits).detach();  // layers may return the leaf itself
-  } else if (passes_ != nullptr && grad_enabled() &&
+  } else if (passes_ != nullptr && grad_enabled() && !may_be_random &&
              (flight.pass = passes_->free_pass(flight.x, flight.labels, wants_gradient, layers_->is_training())) &&
              !flight.pass->is_first_use()) {
     output = run_recorded(flight, logits);

@@ -88,7 +88,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"mode", "central ", "expected one of single, parameter, buckets, central, got 'central '"},
       {"versions", "both", "expected one of stash, vertical, 2bw, flush, none, got 'both'"},
       {"compress", "zip", "expected one of none, half, got 'zip'"},
-      {"optimizer", "rmsprop", "expected one of sgd, adam, got 'rmsprop'"},
+      {"optimizer", "rmsprop", "expected one of sgd, adam, adamw, adagrad, got 'rmsprop'"},
       {"mesh", "dp=0", "not a mesh"},
       {"split", "5,,5", "layers per stage"},
       {"replicas", "16384,1", "at most 16384"},

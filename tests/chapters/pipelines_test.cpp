@@ -112,7 +112,7 @@ TEST_F(Pipelines, ClipByTheNormOfOneDeviceInEveryChapter) {
 TEST_F(Pipelines, GoOnWithTheRateOfTheirSchedule) {
   make_ragged_data();
   for (const std::string shape : {"cosine", "step"}) {
-    const Flags flags{"--lr-schedule", shape, "--lr-warmup", "3", "--optimizer", "adagrad"};
+    const Flags flags{"--microbatches", "4", "--lr-schedule", shape, "--lr-warmup", "3", "--optimizer", "adagrad"};
     ASSERT_EQ(train(kCh01, "whole-" + shape, flags, "40").exit_code, 0);
     const Outcome stopped =
         interrupt(kGpipe, joined({"--data", "data", "--batch-size", "32", "--epochs", "40", "--out", shape}, flags));

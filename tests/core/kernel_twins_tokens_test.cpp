@@ -1,6 +1,9 @@
 // What transformers are made of: layer norm, GELU, attention, products of pairs of matrices, sequences of tokens.
 
 #include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "tests/core/kernel_twins.h"
 
@@ -159,6 +162,20 @@ TEST_P(TokenTwins, Embedding) {
         {random({tokens, width}, "grad"), indices, unset({vocabulary, width})},
         [](const Kernels& k, Tensors& t) { k.embedding_grad(t[0], t[1], t[2]); }, tokens);
   }
+}
+
+// The CPU's kernel throws.
+TEST(CudaEmbedding, GivesNanForATokenThatTheWeightLacks) {
+  if (!test::has_cuda()) {
+    GTEST_SKIP() << test::why_no_cuda();
+  }
+  const Tensor tokens = Tensor::from(std::vector<std::int32_t>{1, 5, -1}, {3}).to(test::kCuda);
+  const Tensor weight = Tensor::full({5, 2}, 1, DType::float32, test::kCuda);
+  Tensor y = Tensor::empty({3, 2}, DType::float32, test::kCuda);
+  kernels(test::kCuda).embedding(tokens, weight, y);
+  const std::vector<float> values = y.to_vector<float>();
+  EXPECT_EQ(values[1], 1);
+  EXPECT_TRUE(std::isnan(values[2]) && std::isnan(values[3]) && std::isnan(values[4]) && std::isnan(values[5]));
 }
 
 TEST_P(TokenTwins, Dropout) {

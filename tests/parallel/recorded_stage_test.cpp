@@ -4,10 +4,12 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "nn/batch_position.h"
 #include "nn/optimizer.h"
 #include "parallel/pipeline/stage.h"
 #include "tests/parallel/pipeline_training.h"
@@ -193,6 +195,22 @@ TEST_F(RecordedStageCuda, FollowsWeightsThatMove) {
     }
     expect_same(recorded.tensors(), launched.tensors());
   }
+}
+
+// A recording would repeat its own mask.
+TEST_F(RecordedStageCuda, DrawsMasksAnewForEachStep) {
+  const auto layers = test::model_with_dropout();
+  layers->materialize(test::kSeed, kCuda);
+  Stage stage(layers, Stage::Recompute::no, loss_of_whole_logits, Stage::Record::yes);
+  const Tensor x = random_tensor({2, 6}, "x", DType::float32, kCuda);
+  std::set<std::vector<float>> outputs;
+  for (int step = 0; step < 5; ++step) {
+    const BatchScope scope(BatchPosition{step, 0});
+    const Tensor y = stage.forward(0, x, true);
+    outputs.insert(y.to_vector<float>());
+    stage.backward(0, Tensor::full(y.shape(), 1, y.dtype(), kCuda));
+  }
+  EXPECT_EQ(outputs.size(), 5U);
 }
 
 TEST_F(RecordedStageCuda, CallsGradientHooks) {

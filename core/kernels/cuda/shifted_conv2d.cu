@@ -222,6 +222,8 @@ bool takes_shifted_weight_gradient(const Tensor& grad_y, const Tensor& x, const 
 }
 
 void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight) {
+  to_int(x.numel(), kMaxElements);
+  to_int(grad_y.numel(), kMaxElements);
   const Device device = x.device();
   const int outputs = to_int(grad_y.size(1));
   const int channels = to_int(x.size(1));
@@ -230,7 +232,7 @@ void shifted_conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Win
   const ShiftedGradient g{grad_y.data<float>(),
                           x.data<float>(),
                           sums.data(),
-                          to_int(x.size(0), kMaxElements),
+                          to_int(x.size(0)),
                           outputs,
                           channels,
                           to_int(grad_y.size(2)),

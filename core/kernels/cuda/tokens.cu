@@ -1,6 +1,9 @@
 /// @file
 /// Operations on sequences of tokens [N, T, C]; a thread computes one element of the result.
 
+#include <limits>
+
+#include "core/cuda/device_code.h"
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/threads.cuh"
@@ -51,12 +54,17 @@ __global__ void token_mean_grad_kernel(int count, FastDivmod tokens, FastDivmod 
   }
 }
 
+/// A token that the weight lacks gets NaN: a kernel cannot throw as the CPU's does, and must not read elsewhere.
 template <class T>
-__global__ void embedding_kernel(int count, FastDivmod width, const std::int32_t* tokens, const T* weight, T* y) {
+__global__ void embedding_kernel(int count, int rows, FastDivmod width, const std::int32_t* tokens, const T* weight,
+                                 T* y) {
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int n = width.quotient(at);
-    y[at] = weight[static_cast<long long>(tokens[n]) * width.value() + width.remainder(at, n)];
+    const int token = tokens[n];
+    y[at] = predicated_load(token >= 0 && token < rows,
+                            weight + static_cast<long long>(token) * width.value() + width.remainder(at, n),
+                            std::numeric_limits<T>::quiet_NaN());
   }
 }
 
@@ -113,8 +121,9 @@ void token_mean_grad(const Tensor& grad_y, Tensor& grad_x) {
 
 void embedding(const Tensor& tokens, const Tensor& weight, Tensor& y) {
   dispatch_floating(y.dtype(), "embedding", [&]<class T>() {
-    launch_elements(y.device(), embedding_kernel<T>, to_int(y.numel()), FastDivmod(to_int(weight.size(1))),
-                    tokens.data<std::int32_t>(), weight.data<T>(), y.mutable_data<T>());
+    launch_elements(y.device(), embedding_kernel<T>, to_int(y.numel()), to_int(weight.size(0)),
+                    FastDivmod(to_int(weight.size(1))), tokens.data<std::int32_t>(), weight.data<T>(),
+                    y.mutable_data<T>());
   });
 }
 

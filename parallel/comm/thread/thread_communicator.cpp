@@ -130,11 +130,11 @@ std::vector<Tensor> ThreadCommunicator::tensors_of_all(const char* operation, co
     Tensor tensor;
     Event ready;
   };
-  Event ready;
-  ready.record({device(), Stream::kCompute});
   std::vector<Tensor> tensors;
   // Another rank may keep what it gets for longer than this one keeps its tensor, which then must not count.
   const Tensor mine = UncountedMemory::is_active() ? tensor.detach().clone() : tensor.detach();
+  Event ready;  // of the clone too
+  ready.record({device(), Stream::kCompute});
   for (const Shared& shared : wait_for_all(operation, Shared{mine, ready})) {
     const int r = static_cast<int>(tensors.size());
     if (shared.tensor.shape() != tensor.shape() || shared.tensor.dtype() != tensor.dtype()) {
