@@ -36,7 +36,8 @@ TEST(Calibrate, KnowsTheCostsOfCallsByTheirNames) {
   const KernelCost conv = kernel_call("conv 8x3x32x32 to 6, k5 s1 p0, weight gradient", kMeta).cost;
   EXPECT_EQ(conv.kind, CostKind::convolution);
   EXPECT_EQ(conv.flops, 2 * 8 * 6 * 28 * 28 * 3 * 25);
-  EXPECT_EQ(kernel_call("conv 8x64x32x32 to 64, k3 s1 p1, input gradient", kMeta).cost.kind, CostKind::wide_convolution);
+  EXPECT_EQ(kernel_call("conv 8x64x32x32 to 64, k3 s1 p1, input gradient", kMeta).cost.kind,
+            CostKind::wide_convolution);
   EXPECT_EQ(kernel_call("linear 64x400 to 120, input gradient", kMeta).cost.flops, 2 * 64 * 400 * 120);
   EXPECT_EQ(kernel_call("relu [64, 6, 28, 28], gradient", kMeta).cost.bytes(), 3 * 4 * 64 * 6 * 28 * 28);
   EXPECT_EQ(kernel_call("adam, 10 tensors of convnet", kMeta).cost.flops, 15 * 62006);
