@@ -37,7 +37,8 @@ std::vector<double> sums_of_squares(const NamedTensors& gradients) {
   }
   std::map<Device, std::vector<double>> sums;
   for (const auto& [device, squares] : computed) {
-    sums.emplace(device, squares.to_vector<double>());
+    const bool has_values = device.type != DeviceType::meta;  // others are planned, and clip nothing
+    sums.emplace(device, has_values ? squares.to_vector<double>() : std::vector<double>(squares.numel()));
   }
   std::map<Device, std::size_t> next;
   std::vector<double> all;

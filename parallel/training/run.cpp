@@ -146,9 +146,11 @@ void Run::load_checkpoint(std::int64_t batches) {
   }
   take_state(role_.layers, owner_of_layers_, saved.state, *model_, *optimizer_, options_.resume);
   const Progress& progress = saved.progress;
-  throw_if<UsageError>(progress.epoch > options_.epochs,
-                       "`resume` {}: the run is done after {}; give a larger total, such as `epochs` {}",
-                       options_.resume, counted(progress.epoch - 1, "epoch"), progress.epoch + 4);
+  const bool rate_has_ended = options_.rate.shape != RateShape::constant;
+  throw_if<UsageError>(progress.epoch > options_.epochs, "`resume` {}: the run is done after {}{}", options_.resume,
+                       counted(progress.epoch - 1, "epoch"),
+                       rate_has_ended ? ", over which its learning rate fell; start a new run for more epochs"
+                                      : fmt::format("; give a larger total, such as `epochs` {}", progress.epoch + 4));
   throw_if<DataError>(
       progress.step > batches,
       "`resume` {}: {} steps of epoch {} are done, but with these data an epoch has {}; give data of at "

@@ -121,6 +121,7 @@ TEST_F(Pipelines, GoOnWithTheRateOfTheirSchedule) {
     const Outcome resumed = run(kGpipe, {"--resume", shape});
     expect_went_on(stopped, resumed);
     expect_same_training(shape, "whole-" + shape);
+    expect_refused(kGpipe, {"--resume", shape}, {"done after 40 epochs", "start a new run for more epochs"});
   }
 }
 

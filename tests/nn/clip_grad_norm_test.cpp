@@ -36,6 +36,14 @@ NamedTensors make_parameters(DType dtype, const DeviceOf& device_of) {
   return parameters;
 }
 
+// A plan runs a step on devices whose tensors have no elements.
+TEST(ClipGradNormOnMeta, ReadsNoNorm) {
+  const NamedTensors parameters = make_parameters(DType::float32, [](std::size_t i) {
+    return Device{DeviceType::meta, static_cast<int>(i % 2)};
+  });
+  EXPECT_NO_THROW(clip_grad_norm(parameters, 1));
+}
+
 class ClipGradNorm : public testing::TestWithParam<Device> {
  protected:
   static NamedTensors parameters(DType dtype) {
