@@ -8,12 +8,13 @@ from html import escape
 
 TOKEN = re.compile(r"\s+|\\text\{[^{}]*\}|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|.", re.DOTALL)
 SYMBOLS = {
-    "alpha": "α", "beta": "β", "nabla": "∇", "partial": "∂", "ge": "≥", "le": "≤", "in": "∈", "ldots": "…",
+    "alpha": "α", "beta": "β", "epsilon": "ε", "eta": "η", "lambda": "λ", "mu": "μ", "pi": "π",
+    "nabla": "∇", "partial": "∂", "ge": "≥", "le": "≤", "in": "∈", "ldots": "…", "lVert": "‖", "rVert": "‖",
     "cdot": "·", "times": "×", "lceil": "⌈", "rceil": "⌉", "lfloor": "⌊", "rfloor": "⌋",
-    "sum": "∑",
+    "sum": "∑", "leftarrow": "←",
 }  # fmt: skip
-IDENTIFIERS = {"alpha", "beta"}
-FUNCTIONS = {"log", "max", "min", "tanh"}
+IDENTIFIERS = {"alpha", "beta", "epsilon", "eta", "lambda", "mu", "pi"}
+FUNCTIONS = {"cos", "log", "max", "min", "tanh"}
 SPACES = {";": "0.28em", ",": "0.17em", "quad": "1em", "qquad": "2em"}
 
 
@@ -77,6 +78,10 @@ class Reader:
     def command(self, name):
         if name == "frac":
             return f"<mfrac>{self.atom()}{self.atom()}</mfrac>"
+        if name == "sqrt":
+            return f"<msqrt>{self.atom()}</msqrt>"
+        if name == "hat":
+            return f'<mover accent="true">{self.atom()}<mo>^</mo></mover>'
         if name.startswith("text{"):
             return f"<mtext>{escape(name[len('text{') : -1])}</mtext>"
         if name == "Big":
