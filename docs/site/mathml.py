@@ -80,8 +80,8 @@ class Reader:
             return f"<mfrac>{self.atom()}{self.atom()}</mfrac>"
         if name == "sqrt":
             return f"<msqrt>{self.atom()}</msqrt>"
-        if name == "hat":
-            return f'<mover accent="true">{self.atom()}<mo>^</mo></mover>'
+        if name == "hat":  # of a letter: the combining character is placed better than an element above it
+            return f'<mi style="font-style: italic">{self.next()}\u0302</mi>'
         if name.startswith("text{"):
             return f"<mtext>{escape(name[len('text{') : -1])}</mtext>"
         if name == "Big":

@@ -64,7 +64,7 @@ class Formulas(unittest.TestCase):
             (r"\sum_{i=1}^{N} \nabla L_i", "∑i=1N∇Li"),
             (r"2 \lceil \log_2 p \rceil", "2⌈log2p⌉"),
             (r"\text{idle time} \ge 0.23", "idle time≥0.23"),
-            (r"p \leftarrow p - \eta \hat m / \sqrt{\hat v}", "p←p−ηm^/v^"),
+            (r"p \leftarrow p - \eta \hat m / \sqrt{\hat v}", "p←p−ηm\u0302/v\u0302"),
         ):
             with self.subTest(tex):
                 self.assertEqual(self.text(tex), wanted)
