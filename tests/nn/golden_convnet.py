@@ -2,7 +2,8 @@
 """Writes golden_convnet.safetensors: ten training steps of the convnet as PyTorch computes them in float64.
 
 Needs torch and safetensors; run it only to make the file again: python3 tests/nn/golden_convnet.py
-golden_test.cpp repeats the steps without PyTorch and compares; golden_vit.py does the same for vit. Contents (float64 unless said otherwise):
+golden_test.cpp repeats the steps without PyTorch and compares; golden_vit.py and golden_gpt.py do the same for
+vit and gpt. Contents (float64 unless said otherwise):
   weights/<parameter>        the weights before the first step, float32
   gradients/<parameter>      the gradients of the first step, rounded to float32
   <optimizer>/losses         [10], for optimizer sgd (momentum) and adam, each from the same weights
@@ -45,12 +46,12 @@ def make_batch():
     return images.reshape(BATCH, 3, 32, 32), torch.tensor(labels)
 
 
-def train(model, optimizer, golden, name):
-    images, labels = make_batch()
+def train(model, optimizer, golden, name, batch):
+    inputs, labels = batch
     losses, norms = [], []
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
+        loss = nn.functional.cross_entropy(model(inputs), labels)
         loss.backward()
         losses.append(loss.item())
         norms.append([p.grad.norm().item() for p in model.parameters()])
@@ -61,7 +62,8 @@ def train(model, optimizer, golden, name):
     golden[f"{name}/norms"] = torch.tensor(norms, dtype=torch.float64)
 
 
-def write_golden(make_model, name):
+def write_golden(make_model, name, batch=None):
+    batch = batch or make_batch()
     torch.set_num_threads(1)
     torch.manual_seed(42)
     start = make_model().state_dict()
@@ -73,7 +75,7 @@ def write_golden(make_model, name):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
         else:
             optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
-        train(model, optimizer, golden, optimizer_name)
+        train(model, optimizer, golden, optimizer_name, batch)
         print(optimizer_name, golden[f"{optimizer_name}/losses"].tolist())
     save_file(golden, pathlib.Path(__file__).with_name(f"golden_{name}.safetensors"), {"torch": torch.__version__})
 
