@@ -1,14 +1,16 @@
 #include "datasets/batch_maker.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/throw_if.h"
 #include "core/random.h"
 #include "core/transfer.h"
+#include "core/uncounted_memory.h"
 #include "datasets/augment.h"
 #include "datasets/shares.h"
 
@@ -17,48 +19,57 @@ namespace {
 
 constexpr std::int64_t kMaxImageSize = 4096;
 
+ImageSize size_of(const SampleType& image) { return {image.shape[1], image.shape[2]}; }
+
+std::string describe(const SampleType& type) { return fmt::format("{}{}", name_of(type.dtype), to_string(type.shape)); }
+
+/// Returns an uninitialised tensor for `count` samples, from which `device` can copy.
+Tensor make_part(std::int64_t count, const SampleType& type, Device device) {
+  std::array<std::int64_t, Shape::kMaxDims> extents{count};
+  std::copy(type.shape.begin(), type.shape.end(), extents.begin() + 1);
+  return staging_tensor(Shape(extents.data(), type.shape.dims() + 1), type.dtype, device);
+}
+
+/// Returns row `i` of a part of a batch.
+Tensor row_of(const Tensor& part, std::int64_t i, const Shape& shape) { return part.alias(shape, i * shape.numel()); }
+
 }  // namespace
 
-BatchMaker::BatchMaker(Dataset dataset, const LoaderSettings& settings)
-    : dataset_(std::move(dataset)), settings_(settings) {
+BatchMaker::BatchMaker(std::shared_ptr<const SampleSource> samples, LoaderSettings settings)
+    : samples_(std::move(samples)), settings_(std::move(settings)), stored_(samples_->input()), made_(stored_) {
   check();
-  stored_ = {dataset_.images.size(2), dataset_.images.size(3)};
-  made_ = !settings_.images           ? ImageSize{0, 0}
-          : settings_.image_size == 0 ? stored_
-                                      : ImageSize{settings_.image_size, settings_.image_size};
+  if (!settings_.inputs) {
+    made_.shape = {0};
+  } else if (settings_.image_size > 0) {
+    made_.shape = {3, settings_.image_size, settings_.image_size};
+  }
 }
 
 void BatchMaker::check() const {
-  if (settings_.batch_size < 1) {
-    throw UsageError(fmt::format("loader: expected a batch size of at least 1, got {}", settings_.batch_size));
-  }
-  if (settings_.shards < 1 || settings_.shard < 0 || settings_.shard >= settings_.shards) {
-    throw UsageError(
-        fmt::format("loader: expected a shard of at least 0 and less than the number of shards, got shard {} of {}",
-                    settings_.shard, settings_.shards));
-  }
-  if (settings_.image_size < 0 || settings_.image_size > kMaxImageSize) {
-    throw UsageError(fmt::format("loader: expected an image size of 0 (as stored) or from 1 to {} pixels, got {}",
-                                 kMaxImageSize, settings_.image_size));
-  }
-  if (dataset_.size() == 0) {
-    throw UsageError("loader: expected at least one image, got an empty dataset");
-  }
-  const Tensor& images = dataset_.images;
-  const Tensor& labels = dataset_.labels;
-  STAGECOACH_CHECK(images.defined() && images.dtype() == DType::uint8 && images.dims() == 4 && images.size(1) == 3 &&
-                       images.device().type == DeviceType::cpu && labels.dtype() == DType::int32 &&
-                       labels.shape() == Shape{images.size(0)} && labels.device().type == DeviceType::cpu,
-                   "loader: expected images uint8[N, 3, H, W] and labels int32[N] on a CPU, got {} and {}",
-                   describe(images), describe(labels));
-  STAGECOACH_CHECK(images.size(0) <= std::numeric_limits<std::int32_t>::max(),
-                   "loader: expected at most 2^31 - 1 images, got {}", images.size(0));
+  throw_if<UsageError>(settings_.batch_size < 1, "loader: expected a batch size of at least 1, got {}",
+                       settings_.batch_size);
+  throw_if<UsageError>(settings_.shards < 1 || settings_.shard < 0 || settings_.shard >= settings_.shards,
+                       "loader: expected a shard of at least 0 and less than the number of shards, got shard {} of {}",
+                       settings_.shard, settings_.shards);
+  throw_if<UsageError>(settings_.image_size < 0 || settings_.image_size > kMaxImageSize,
+                       "loader: expected an image size of 0 (as stored) or from 1 to {} pixels, got {}", kMaxImageSize,
+                       settings_.image_size);
+  throw_if<UsageError>(samples_->size() < 1, "loader: expected at least one sample, got an empty source");
+  throw_if<UsageError>(samples_->size() > std::numeric_limits<std::int32_t>::max(),
+                       "loader: expected at most 2^31 - 1 samples, got {}", samples_->size());
+  const bool are_images = stored_.dtype == DType::uint8 && stored_.shape.dims() == 3 && stored_.shape[0] == 3;
+  throw_if<UsageError>((settings_.augment || settings_.image_size > 0) && !are_images,
+                       "loader: augment and image_size are for images: expected samples uint8[3, H, W], got {}; leave "
+                       "out both",
+                       describe(stored_));
+  throw_if<UsageError>(settings_.transform && !settings_.inputs,
+                       "loader: a transform needs the inputs; leave out inputs = false");
 }
 
-std::int64_t BatchMaker::batch_count() const { return (dataset_.size() - 1) / settings_.batch_size + 1; }
+std::int64_t BatchMaker::batch_count() const { return (samples_->size() - 1) / settings_.batch_size + 1; }
 
 std::vector<std::uint32_t> BatchMaker::order(std::int64_t epoch) const {
-  const auto size = static_cast<std::uint32_t>(dataset_.size());
+  const auto size = static_cast<std::uint32_t>(samples_->size());
   if (settings_.shuffle) {
     return Philox(settings_.seed, fmt::format("order/epoch {}", epoch)).permutation(size);
   }
@@ -70,40 +81,41 @@ std::vector<std::uint32_t> BatchMaker::order(std::int64_t epoch) const {
 Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index,
                        Device device) const {
   const std::int64_t start = index * settings_.batch_size;
-  const std::int64_t global = std::min(settings_.batch_size, dataset_.size() - start);
+  const std::int64_t global = std::min(settings_.batch_size, samples_->size() - start);
   const auto [first, count] = share_of(global, settings_.shard, settings_.shards);
-
-  Batch batch{staging_tensor({count, 3, made_.height, made_.width}, DType::uint8, device),
-              staging_tensor({count}, DType::int32, device), index, global};
-  const std::int64_t stored_pixels = 3 * stored_.height * stored_.width;
-  const std::int64_t made_pixels = 3 * made_.height * made_.width;
-  const auto* from = dataset_.images.data<std::uint8_t>();         // [N, 3, H, W] as stored
-  const auto* from_labels = dataset_.labels.data<std::int32_t>();  // [N]
-  auto* to = batch.images.mutable_data<std::uint8_t>();            // [count, 3, H, W] as made
-  auto* to_labels = batch.labels.mutable_data<std::int32_t>();     // [count]
-
-  // Indexed by sample, not by position in the batch, so that a sample is augmented in the same way however the data is
-  // sharded.
+  const SampleType target = samples_->target();
+  Batch batch{make_part(count, made_, device), make_part(count, target, device), index, global};
+  // Keyed by the sample, not by its position in the batch, so that a sample is changed in the same way however the data
+  // are sharded.
   const Philox random(settings_.seed, fmt::format("augment/epoch {}", epoch));
-  std::vector<std::uint8_t> augmented(static_cast<std::size_t>(settings_.augment ? stored_pixels : 0));
-  for (std::int64_t i = 0; i < count; ++i, to += made_pixels) {
-    const std::uint32_t sample = order[static_cast<std::size_t>(start + first + i)];
-    to_labels[i] = from_labels[sample];
-    if (!settings_.images) {
-      continue;
-    }
-    const std::uint8_t* image = from + sample * stored_pixels;
-    if (settings_.augment) {
-      augment_image(image, augmented.data(), stored_, random.block(sample));
-      image = augmented.data();
-    }
-    if (stored_ != made_) {
-      resize_image(image, stored_, to, made_);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t sample = order[static_cast<std::size_t>(start + first + i)];
+    Tensor to = settings_.inputs ? row_of(batch.inputs, i, made_.shape) : Tensor();
+    Tensor to_target = row_of(batch.targets, i, target.shape);
+    if (settings_.inputs && (settings_.augment || stored_ != made_)) {
+      read_image(sample, {random, sample}, to, to_target);
     } else {
-      std::memcpy(to, image, static_cast<std::size_t>(made_pixels));
+      samples_->read(sample, to, to_target);
+    }
+    if (settings_.transform) {
+      settings_.transform(to, to_target, {random, sample});
     }
   }
   return batch;
+}
+
+void BatchMaker::read_image(std::int64_t sample, const SampleRandom& random, Tensor& input, Tensor& target) const {
+  const UncountedMemory scratch;  // of a host, not of the device that trains
+  Tensor image = Tensor::empty(stored_.shape, DType::uint8);
+  samples_->read(sample, image, target);
+  if (settings_.augment) {
+    Tensor augmented = stored_ == made_ ? input : Tensor::empty(stored_.shape, DType::uint8);
+    augment_image(image.data<std::uint8_t>(), augmented.mutable_data<std::uint8_t>(), size_of(stored_), random.block());
+    image = augmented;
+  }
+  if (stored_ != made_) {
+    resize_image(image.data<std::uint8_t>(), size_of(stored_), input.mutable_data<std::uint8_t>(), size_of(made_));
+  }
 }
 
 }  // namespace stagecoach

@@ -1,12 +1,14 @@
 #pragma once
 /// @file
-/// Makes batches. The contents of a batch depend only on the dataset, the settings, the epoch and the batch's index.
+/// Makes batches. The contents of a batch depend only on the samples, the settings, the epoch and the batch's index.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "datasets/loader.h"
 #include "datasets/resize.h"
+#include "datasets/sample_source.h"
 
 namespace stagecoach {
 
@@ -14,11 +16,11 @@ namespace stagecoach {
 class BatchMaker {
  public:
   /// Throws UsageError for invalid settings.
-  BatchMaker(Dataset dataset, const LoaderSettings& settings);
+  BatchMaker(std::shared_ptr<const SampleSource> samples, LoaderSettings settings);
 
   /// Returns the number of batches in an epoch; the last one may be smaller.
   std::int64_t batch_count() const;
-  /// Returns the order of the samples in `epoch`: [size of the dataset].
+  /// Returns the order of the samples in `epoch`: [number of samples].
   std::vector<std::uint32_t> order(std::int64_t epoch) const;
   /// Returns this shard's part of batch `index`, given the epoch's order, in CPU memory suitable for copies to
   /// `device`; see staging_tensor.
@@ -26,11 +28,13 @@ class BatchMaker {
 
  private:
   void check() const;
+  /// Reads an image, augments and resizes it: input uint8 [3, H, W] of the batch's size.
+  void read_image(std::int64_t sample, const SampleRandom& random, Tensor& input, Tensor& target) const;
 
-  Dataset dataset_;
+  std::shared_ptr<const SampleSource> samples_;
   LoaderSettings settings_;
-  ImageSize stored_;  // of the dataset's images
-  ImageSize made_;    // of the batch's images
+  SampleType stored_;  // the input of a sample as it is read
+  SampleType made_;    // the input of a sample as it is in a batch
 };
 
 }  // namespace stagecoach

@@ -119,7 +119,7 @@ void require_equal_counts(const std::vector<fs::path>& paths, const std::vector<
 
 /// Throws DataError if two of the batches of `count` records that `data` consists of are equal.
 void require_different_batches(const std::vector<fs::path>& paths, const Dataset& data, std::int64_t count) {
-  const auto* images = data.images.data<std::uint8_t>();
+  const auto* images = data.inputs.data<std::uint8_t>();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     for (std::size_t j = i + 1; j < paths.size(); ++j) {
       const auto batch = [&](std::size_t index) { return images + static_cast<std::int64_t>(index) * count * kPixels; };
@@ -143,8 +143,8 @@ Dataset load_batches(const std::vector<fs::path>& paths, const std::vector<std::
   require_memory_for(fmt::format("the data set in {}", paths.front().parent_path().string()),
                      static_cast<std::uint64_t>(total * kRecord));
   Dataset dataset = make_dataset(total, kSide, classes);
-  auto* images = dataset.images.mutable_data<std::uint8_t>();
-  auto* labels = dataset.labels.mutable_data<std::int32_t>();
+  auto* images = dataset.inputs.mutable_data<std::uint8_t>();
+  auto* labels = dataset.targets.mutable_data<std::int32_t>();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     read_records(files[i], paths[i], counts[i], images, labels);
     images += counts[i] * kPixels;

@@ -13,13 +13,16 @@ namespace stagecoach {
 
 Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes, Device device) {
   return {Tensor::empty({size, 3, side, side}, DType::uint8, device), Tensor::empty({size}, DType::int32, device),
-          std::move(classes)};
+          std::move(classes), nullptr};
 }
 
 std::string describe(const TrainTest& data) {
   const std::int64_t files = data.source.files;
-  return fmt::format("Data: {} training and {} of {}, {}", data.train.size(), counted(data.test.size(), "test image"),
-                     counted(std::ssize(data.train.classes), "class"),
+  const bool are_images = data.train.inputs.defined() && data.train.inputs.dims() == 4;
+  const auto classes = std::ssize(data.train.classes);
+  return fmt::format("Data: {} training and {}{}, {}", data.train.size(),
+                     counted(data.test.size(), are_images ? "test image" : "test sample"),
+                     classes == 0 ? "" : " of " + counted(classes, "class"),
                      files == 0 ? "generated" : "from " + counted(files, "file"));
 }
 

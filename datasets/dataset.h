@@ -1,24 +1,28 @@
 #pragma once
 /// @file
-/// Labelled images in memory.
+/// What a model is trained on: inputs, such as images, and the targets that it should answer with, such as labels.
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/tensor.h"
+#include "datasets/sample_source.h"
 
 namespace stagecoach {
 
-/// Copying a Dataset copies handles: the images exist once.
+/// Samples in memory, or in a source that reads them when they are needed. Copying a Dataset copies handles: the
+/// samples exist once.
 struct Dataset {
-  Tensor images;                     ///< uint8 [N, 3, H, W]: the red, green and blue planes of each image
-  Tensor labels;                     ///< int32 [N]: indices into `classes`
-  std::vector<std::string> classes;  ///< the name of each label
+  Tensor inputs;   ///< [N, …], such as images uint8 [N, 3, H, W]: the red, green and blue planes of each
+  Tensor targets;  ///< [N, …], such as labels int32 [N]: indices into `classes`
+  std::vector<std::string> classes = {};                  ///< the name of each label; empty without labels
+  std::shared_ptr<const SampleSource> samples = nullptr;  ///< in place of the tensors, which are then undefined
 
-  /// Returns N; 0 while the tensors are undefined.
-  std::int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
+  /// Returns N; 0 while there are neither samples nor tensors.
+  std::int64_t size() const { return samples ? samples->size() : targets.defined() ? targets.size(0) : 0; }
 };
 
 /// What was read to make a data set, and what was not.
@@ -35,7 +39,8 @@ struct TrainTest {
   DataSource source = {};
 };
 
-/// Returns "Data: 10000 training and 2000 test images of 10 classes, from 2 files".
+/// Returns "Data: 10000 training and 2000 test images of 10 classes, from 2 files"; samples that are no images are
+/// called samples.
 std::string describe(const TrainTest& data);
 /// Returns "Left out: 3 .txt, 1 hidden", the most frequent reasons first; empty if nothing was.
 std::string describe_left_out(const DataSource& source);

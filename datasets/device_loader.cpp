@@ -23,10 +23,10 @@ std::optional<Batch> DeviceLoader::next() {
   if (device_.type == DeviceType::cpu) {
     std::optional<Batch> batch = loader_.next();
     if (batch) {
-      batch->images = batch->images.seen_from(device_);
-      batch->labels = batch->labels.seen_from(device_);
+      batch->inputs = batch->inputs.seen_from(device_);
+      batch->targets = batch->targets.seen_from(device_);
       if (KernelMeter* meter = KernelMeter::current()) {
-        meter->take_batch(static_cast<std::int64_t>(batch->images.bytes() + batch->labels.bytes()));
+        meter->take_batch(static_cast<std::int64_t>(batch->inputs.bytes() + batch->targets.bytes()));
       }
     }
     return batch;
@@ -56,14 +56,14 @@ void DeviceLoader::fill(Slot& slot) {
     return;
   }
   const Batch& here = *slot.here;
-  const std::int64_t count = here.images.size(0);
-  if (!slot.images.defined() || slot.images.size(0) < count) {
-    slot.images = Tensor::empty(here.images.shape(), DType::uint8, device_);
-    slot.labels = Tensor::empty(here.labels.shape(), DType::int32, device_);
+  const std::int64_t count = here.inputs.size(0);
+  if (!slot.inputs.defined() || slot.inputs.size(0) < count) {
+    slot.inputs = Tensor::empty(here.inputs.shape(), here.inputs.dtype(), device_);
+    slot.targets = Tensor::empty(here.targets.shape(), here.targets.dtype(), device_);
   }
-  slot.there = Batch{slot.images.narrow(0, count), slot.labels.narrow(0, count), here.index, here.global_size};
-  copy_async(here.images, slot.there->images);
-  slot.arrived = copy_async(here.labels, slot.there->labels);
+  slot.there = Batch{slot.inputs.narrow(0, count), slot.targets.narrow(0, count), here.index, here.global_size};
+  copy_async(here.inputs, slot.there->inputs);
+  slot.arrived = copy_async(here.targets, slot.there->targets);
 }
 
 }  // namespace stagecoach

@@ -6,7 +6,7 @@
 /// the host prepares it, at DeviceModel::load_bytes_per_second, and then copies it to the device, at
 /// host_bytes_per_second. If a step asks for a batch that is not there yet, the rank waits for it, and is idle. The
 /// first batch of an epoch is loaded from the epoch's start, so the rank always waits for it. The bytes are those of
-/// the images, as uint8 in the size that the model takes, and of the labels.
+/// the inputs (images: as uint8 in the size that the model takes) and of the targets.
 
 #include <array>
 #include <optional>
@@ -35,8 +35,8 @@ class DeviceLoader {
   /// A batch that is being copied to the GPU, and the GPU memory for the copy.
   struct Slot {
     std::optional<Batch> here;  // kept until the copy is done
-    Tensor images;
-    Tensor labels;
+    Tensor inputs;
+    Tensor targets;
     Event arrived;
     std::optional<Batch> there;  // views of the two tensors
   };

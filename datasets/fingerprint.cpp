@@ -8,9 +8,12 @@
 
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
+#include "core/uncounted_memory.h"
 
 namespace stagecoach {
 namespace {
+
+constexpr double kMaxDigested = 1 << 30;  // bytes
 
 using Texts = std::vector<std::string>;
 
@@ -23,15 +26,32 @@ std::uint32_t crc32_after(std::uint32_t before, const Tensor& tensor) {
 }
 
 Fingerprint::Part part_of(const Dataset& data) {
-  Fingerprint::Part part{.counts = std::vector<std::int64_t>(data.classes.size())};
   if (data.size() == 0) {
-    return part;
+    return {.counts = std::vector<std::int64_t>(data.classes.size())};
   }
-  for (const std::int32_t label : data.labels.to_vector<std::int32_t>()) {
-    ++part.counts.at(static_cast<std::size_t>(label));
+  const auto samples = samples_of(data);
+  const UncountedMemory scratch;
+  Tensor input = Tensor::empty(samples->input().shape, samples->input().dtype);
+  Tensor target = Tensor::empty(samples->target().shape, samples->target().dtype);
+  const bool are_labels = samples->target() == SampleType{{}, DType::int32};
+  Fingerprint::Part part{.counts = std::vector<std::int64_t>(are_labels ? data.classes.size() : 0)};
+  const auto bytes = static_cast<double>(input.bytes() + target.bytes());
+  const auto stride = 1 + static_cast<std::int64_t>(static_cast<double>(data.size()) * bytes / kMaxDigested);
+  const std::string extents = fmt::format("{}", fmt::join(input.shape(), " ")) +
+                              (stride > 1 ? fmt::format(" of {}", data.size()) : std::string());
+  part.digest = crc32_after(0, extents.data(), extents.size());
+  std::uint32_t target_digest = 0;
+  std::int64_t read = 0;
+  for (std::int64_t i = 0; i < data.size(); i += stride, ++read) {
+    samples->read(i, input, target);
+    part.digest = crc32_after(part.digest, input);
+    target_digest = crc32_after(target_digest, target);
+    if (are_labels && !part.counts.empty()) {
+      ++part.counts.at(static_cast<std::size_t>(*target.data<std::int32_t>()));
+    }
   }
-  const std::string extents = fmt::format("{} {} {}", data.images.size(1), data.images.size(2), data.images.size(3));
-  part.digest = crc32_after(crc32_after(crc32_after(0, extents.data(), extents.size()), data.images), data.labels);
+  part.digest = static_cast<std::uint32_t>(::crc32_combine(
+      part.digest, target_digest, static_cast<z_off_t>(read * static_cast<std::int64_t>(target.bytes()))));
   return part;
 }
 

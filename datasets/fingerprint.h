@@ -12,7 +12,7 @@ namespace stagecoach {
 
 struct Fingerprint {
   struct Part {
-    std::vector<std::int64_t> counts = {};  ///< images of each class
+    std::vector<std::int64_t> counts = {};  ///< samples of each class; empty unless the targets are labels
     std::uint32_t digest = 0;               ///< of the records, in their order
 
     bool operator==(const Part&) const = default;
@@ -24,8 +24,9 @@ struct Fingerprint {
   bool operator==(const Fingerprint&) const = default;
 };
 
-/// Returns the fingerprint of `data`. A digest is the CRC-32 (as in zlib) of the extents of an image, of all images and
-/// of all labels: it does not depend on the folder, and reads 184 MB in about 0.06 s on one core.
+/// Returns the fingerprint of `data`. A digest is the CRC-32 (as in zlib) of the extents of an input, of all inputs and
+/// of all targets: it does not depend on the folder, and reads 184 MB in about 0.06 s on one core. Of data larger than
+/// 1 GiB, evenly spaced samples of at most 1 GiB are read.
 Fingerprint fingerprint_of(const TrainTest& data);
 
 /// Returns the CRC-32 of the names of the classes, in their order.

@@ -23,8 +23,8 @@ constexpr const char* kNamesFile = "batches.meta.txt";
 
 Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t seed) {
   Dataset dataset = make_dataset(size, kShapeSide, {kShapeNames.begin(), kShapeNames.end()});
-  auto* images = dataset.images.mutable_data<std::uint8_t>();  // [size, 3, 32, 32]
-  auto* labels = dataset.labels.mutable_data<std::int32_t>();  // [size]
+  auto* images = dataset.inputs.mutable_data<std::uint8_t>();   // [size, 3, 32, 32]
+  auto* labels = dataset.targets.mutable_data<std::int32_t>();  // [size]
   constexpr auto kClasses = static_cast<std::int64_t>(kShapeNames.size());
   std::vector<std::uint32_t> block;  // every class once, in a random order
   for (std::int64_t i = 0; i < size; ++i) {
@@ -105,8 +105,8 @@ void write_generated(const fs::path& folder, const GeneratedSettings& settings) 
   AtomicFile names(folder / kNamesFile);  // first: it marks what a killed program leaves behind as generated
   names.write(names_of_classes());
   names.commit();
-  write_cifar10_batch(folder / kTrainFile, data.train.images, data.train.labels);
-  write_cifar10_batch(folder / kTestFile, data.test.images, data.test.labels);
+  write_cifar10_batch(folder / kTrainFile, data.train.inputs, data.train.targets);
+  write_cifar10_batch(folder / kTestFile, data.test.inputs, data.test.targets);
 }
 
 }  // namespace stagecoach

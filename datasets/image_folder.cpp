@@ -185,8 +185,8 @@ Dataset decode_all(const std::vector<LabelledFile>& files, const std::vector<std
                    const ImageFolderSettings& settings) {
   Dataset dataset = make_dataset(static_cast<std::int64_t>(files.size()), settings.image_size, classes);
   const std::int64_t bytes_per_image = 3 * settings.image_size * settings.image_size;
-  auto* images = dataset.images.mutable_data<std::uint8_t>();
-  auto* labels = dataset.labels.mutable_data<std::int32_t>();
+  auto* images = dataset.inputs.mutable_data<std::uint8_t>();
+  auto* labels = dataset.targets.mutable_data<std::int32_t>();
   FolderDecoder decoder(settings);
   auto load = [&](std::int64_t i) {
     const LabelledFile& file = files[static_cast<std::size_t>(i)];

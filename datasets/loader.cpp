@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/ops.h"
 #include "datasets/batch_maker.h"
 #include "datasets/prefetcher.h"
 
@@ -18,8 +19,13 @@ struct Loader::Epoch {
   std::optional<Prefetcher> prefetcher;  // last: its thread reads the order
 };
 
-Loader::Loader(Dataset dataset, LoaderSettings settings)
-    : maker_(std::make_unique<const BatchMaker>(std::move(dataset), settings)), prefetch_(settings.prefetch) {}
+Tensor model_input(const Tensor& inputs) {
+  return inputs.dtype() == DType::uint8 && inputs.dims() == 4 ? normalize(inputs) : inputs;
+}
+
+Loader::Loader(std::shared_ptr<const SampleSource> samples, LoaderSettings settings) : prefetch_(settings.prefetch) {
+  maker_ = std::make_unique<const BatchMaker>(std::move(samples), std::move(settings));
+}
 
 Loader::~Loader() = default;
 Loader::Loader(Loader&& other) noexcept = default;

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "datasets/dataset.h"
+#include "datasets/sample_source.h"
 
 namespace stagecoach {
 
@@ -15,20 +17,25 @@ struct LoaderSettings {
   std::int64_t batch_size = 64;  ///< of the whole batch, over all shards
   std::uint64_t seed = 0;
   bool shuffle = true;          ///< a new order in each epoch; false: the stored order
-  bool augment = false;         ///< random crops and mirror images, for training
+  bool augment = false;         ///< images only: random crops and mirror images, for training
   int shard = 0;                ///< index of the part of each batch that this loader makes
   int shards = 1;               ///< number of these parts
-  std::int64_t image_size = 0;  ///< rows and columns to resize to; 0: as stored
-  bool images = true;           ///< false: only labels, with images [n, 3, 0, 0]
+  std::int64_t image_size = 0;  ///< images only: rows and columns to resize to; 0: as stored
+  bool inputs = true;           ///< false: only targets, with inputs [n, 0]
   bool prefetch = true;         ///< makes the next batches on a thread; does not change the batches
+  Transform transform = {};     ///< of each sample, after augmentation and resizing; may run on several threads
 };
 
 struct Batch {
-  Tensor images;                 ///< uint8 [n, 3, H, W]; n may be 0 when there are more shards than samples
-  Tensor labels;                 ///< int32 [n]
+  Tensor inputs;   ///< [n, …], such as images uint8 [n, 3, H, W]; n may be 0 when there are more shards than samples
+  Tensor targets;  ///< [n, …], such as labels int32 [n]
   std::int64_t index = 0;        ///< of the batch in its epoch
   std::int64_t global_size = 0;  ///< samples of the whole batch, over all shards
 };
+
+/// Returns what a model takes: images, uint8 [n, 3, H, W], as floats from -1 to 1 (normalize in core/ops.h), and other
+/// inputs, such as tokens or vectors, as they are.
+Tensor model_input(const Tensor& inputs);
 
 class BatchMaker;
 class Prefetcher;
@@ -37,8 +44,9 @@ class Prefetcher;
 class Loader {
  public:
   /// Throws UsageError for a batch size below 1, a shard outside the shards, an image size that is negative or beyond
-  /// 4096, or an empty dataset.
-  Loader(Dataset dataset, LoaderSettings settings);
+  /// 4096, an empty dataset, settings of images for samples that are none, and a transform without inputs.
+  Loader(const Dataset& dataset, LoaderSettings settings) : Loader(samples_of(dataset), std::move(settings)) {}
+  Loader(std::shared_ptr<const SampleSource> samples, LoaderSettings settings);
   ~Loader();
   Loader(Loader&& other) noexcept;
   Loader& operator=(Loader&& other) noexcept;

@@ -16,11 +16,11 @@ namespace {
 class Images {
  public:
   Images(const Dataset& train, const Dataset& test)
-      : train_(train.images.data<std::uint8_t>()),
-        test_(test.images.data<std::uint8_t>()),
+      : train_(train.inputs.data<std::uint8_t>()),
+        test_(test.inputs.data<std::uint8_t>()),
         train_size_(train.size()),
         size_(train.size() + test.size()),
-        bytes_(train.images.numel() / train.size()) {}
+        bytes_(train.inputs.numel() / train.size()) {}
 
   std::int64_t size() const { return size_; }
   std::size_t bytes() const { return static_cast<std::size_t>(bytes_); }
@@ -96,7 +96,7 @@ struct AllCopies {
 
 AllCopies find_copies(const Images& images, const Dataset& train) {
   const std::vector<std::int64_t> all = sorted_candidates(images);
-  const auto* labels = train.labels.data<std::int32_t>();
+  const auto* labels = train.targets.data<std::int32_t>();
   AllCopies found;
   for (std::size_t i = 1, group = 0; i < all.size(); ++i) {  // `group` is where the images that equal all[i] begin
     const std::int64_t image = all[i];
@@ -119,7 +119,7 @@ AllCopies find_copies(const Images& images, const Dataset& train) {
 /// Returns the names of classes without images in `data`, in quotes.
 std::vector<std::string> missing_classes(const Dataset& data) {
   std::vector<bool> seen(data.classes.size());
-  for (const std::int32_t label : data.labels.to_vector<std::int32_t>()) {
+  for (const std::int32_t label : data.targets.to_vector<std::int32_t>()) {
     seen.at(static_cast<std::size_t>(label)) = true;
   }
   std::vector<std::string> names;

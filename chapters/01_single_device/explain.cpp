@@ -81,7 +81,7 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
 
   std::size_t kept = 0;
   {
-    const Tensor logits = model->forward(normalize(inputs(sizes[0])));
+    const Tensor logits = model->forward(model_input(inputs(sizes[0])));
     kept = print_kept(summed_loss(logits, labels(sizes[0]), nullptr), model->named_parameters());
   }
   std::size_t weights = 0;

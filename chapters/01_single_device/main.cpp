@@ -30,8 +30,8 @@ void train_step(const Tensor& images, const Tensor& labels, std::int64_t microba
   const std::vector<Tensor> x = micro_batches(images, microbatch_count);
   const std::vector<Tensor> y = micro_batches(labels, microbatch_count);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    // 1. Forward. Autograd keeps what the backward will need. normalize() makes floats from -1 to 1 out of the bytes.
-    const Tensor logits = model.forward(normalize(x[i]));    // [n, classes]
+    // 1. Forward. Autograd keeps what the backward will need. model_input() makes floats from -1 to 1 out of the bytes.
+    const Tensor logits = model.forward(model_input(x[i]));  // [n, classes]
     const Tensor loss = summed_loss(logits, y[i], nullptr);  // []: summed over the images, not their mean
 
     // 2. Backward, starting from 1 / N: the loss is summed over the micro-batch and divided by the size of the whole
@@ -52,8 +52,8 @@ void evaluate(Module& model, Epoch& epoch, DeviceLoader& loader) {
   const NoGrad no_grad;  // nothing is kept for a backward
   model.train(false);
   for (const Batch& batch : epoch.test_batches(loader)) {
-    const Tensor logits = model.forward(normalize(batch.images));
-    count_correct(logits, batch.labels, epoch.test_sums().correct);  // adds to the last argument
+    const Tensor logits = model.forward(model_input(batch.inputs));
+    count_correct(logits, batch.targets, epoch.test_sums().correct);  // adds to the last argument
   }
   model.train(true);
 }
@@ -81,7 +81,7 @@ void train(const Settings& settings) {
       // Calls train_step; on a GPU records the second call, and replays it from then on. A recording reads and writes
       // fixed memory: run() copies each batch into the recorded inputs, train_sums() returns the same tensors in all
       // epochs, and a smaller last batch gets a recording of its own.
-      replay.run({batch.images, batch.labels}, [&](std::span<const Tensor> inputs) {
+      replay.run({batch.inputs, batch.targets}, [&](std::span<const Tensor> inputs) {
         train_step(inputs[0], inputs[1], settings.training.microbatches, *model, summed_loss, *optimizer,
                    epoch.train_sums());
       });

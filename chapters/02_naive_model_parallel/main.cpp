@@ -45,7 +45,7 @@ void forward(Stage& stage, StageMessages& messages, const MicroBatches& batch, E
 void backward(Stage& stage, StageMessages& messages, const MicroBatches& batch) {
   // The loss is the mean over the N images of the batch, but forward_with_loss returned their sum: hence 1 / N.
   const double share = 1.0 / static_cast<double>(batch.global_size);
-  const Tensor grad = messages.is_last() ? Tensor::full({}, share, DType::float32, batch.labels[0].device())
+  const Tensor grad = messages.is_last() ? Tensor::full({}, share, DType::float32, batch.targets[0].device())
                                          : messages.receive_backward(kWholeBatch);  // as large as the activations
   const Tensor grad_x = stage.backward(kWholeBatch, grad);
   if (!messages.is_first()) {

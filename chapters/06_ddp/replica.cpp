@@ -33,7 +33,7 @@ Replica::Replica(const Context& context)
 MicroBatchLoader Replica::loader(LoaderFor purpose) {
   const bool trains = purpose == LoaderFor::training;
   return make_rank_loader(settings_, trains ? data_.train : data_.test, purpose, rank_,
-                          MicroBatchLoader::Needs::images_and_labels, trains ? settings_.training.microbatches : 1,
+                          MicroBatchLoader::Needs::inputs_and_targets, trains ? settings_.training.microbatches : 1,
                           topology_.shard_of(rank_.index));
 }
 
@@ -45,9 +45,9 @@ void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums) {
     const auto number = static_cast<int>(i);
     const auto compute_loss = [&] {
       const Span span("forward", "action", [&] { return to_string(Action{Operation::forward, 0, number}); });
-      const Tensor logits = model_->forward(normalize(batch.images[i]));          // [N, classes]
-      const Tensor sum = cross_entropy(logits, batch.labels[i], Reduction::sum);  // []
-      sums.add(sum, logits, batch.labels[i]);
+      const Tensor logits = model_->forward(model_input(batch.inputs[i]));         // [N, classes]
+      const Tensor sum = cross_entropy(logits, batch.targets[i], Reduction::sum);  // []
+      sums.add(sum, logits, batch.targets[i]);
       return sum;
     };
     const Tensor loss = compute_loss();
@@ -162,8 +162,8 @@ void Replica::evaluate(Epoch& epoch, MicroBatchLoader& loader) {
   const NoGrad no_grad;
   model_->train(false);
   for (const MicroBatches& batch : epoch.test_batches(loader)) {
-    if (batch.images[0].size(0) > 0) {  // a last batch may have fewer images than there are ranks
-      count_correct(model_->forward(normalize(batch.images[0])), batch.labels[0], epoch.test_sums().correct);
+    if (batch.inputs[0].size(0) > 0) {  // a last batch may have fewer images than there are ranks
+      count_correct(model_->forward(model_input(batch.inputs[0])), batch.targets[0], epoch.test_sums().correct);
     }
   }
   model_->train(true);

@@ -53,16 +53,16 @@ Tensor pipelined_forward(const PlacedModel& model, const Tensor& images, std::in
 void train_step(const Settings& settings, const PlacedModel& model, const Batch& batch, Optimizer& optimizer,
                 EpochSums& sums) {
   const Tensor logits = settings.pipeline.form == ControllerForm::naive
-                            ? naive_forward(model, batch.images)
-                            : pipelined_forward(model, batch.images, settings.training.microbatches);
+                            ? naive_forward(model, batch.inputs)
+                            : pipelined_forward(model, batch.inputs, settings.training.microbatches);
 
   // The labels go to the device of the logits; a loss of tensors on two devices is refused.
-  const Tensor labels = batch.labels.to(model.devices.back());
+  const Tensor labels = batch.targets.to(model.devices.back());
   const Tensor loss = cross_entropy(logits, labels, Reduction::sum);  // [], of the whole batch
 
   // One backward for all devices, from 1 / N. It runs the recorded operations in the reverse order, each on its own
   // device, so it is a pipeline too: the last micro-batch first, and the last device ahead of the others.
-  model.backward(loss, 1.0 / static_cast<double>(batch.images.size(0)));
+  model.backward(loss, 1.0 / static_cast<double>(batch.inputs.size(0)));
   sums.add(loss, logits, labels);  // on the last device
 
   const Span span("optimizer", "update");  // this scope's name and category in trace.json and in --profile's table

@@ -21,7 +21,7 @@ Tensor PlacedModel::forward(int stage, int microbatch, const Tensor& x) const {
   const Span span("forward", "action", [&] { return fmt::format("{}F{}", stage, microbatch); });
   const auto s = static_cast<std::size_t>(stage);
   const Tensor here = x.to(devices[s]);
-  return stages[s]->forward(here.dtype() == DType::uint8 ? normalize(here) : here);
+  return stages[s]->forward(model_input(here));
 }
 
 void PlacedModel::backward(const Tensor& loss, double grad) const {
@@ -81,8 +81,8 @@ void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader,
   const NoGrad no_grad;  // nothing is kept for a backward
   model.whole->train(false);
   for (const Batch& batch : epoch.test_batches(loader)) {
-    const Tensor labels = batch.labels.to(model.devices.back());
-    count_correct(forward(model, batch.images), labels, epoch.test_sums().correct);
+    const Tensor labels = batch.targets.to(model.devices.back());
+    count_correct(forward(model, batch.inputs), labels, epoch.test_sums().correct);
   }
   model.whole->train(true);
 }

@@ -63,19 +63,19 @@ void train_step(Master& master, const RemoteSequential& model, DistributedOptimi
                 int splits, EpochSums& sums) {
   DistributedContext context(master);
   std::vector<Future> futures;
-  for (const Tensor& images : micro_batches(batch.images, splits)) {
-    futures.push_back(model.forward(normalize(images)).fetch());
+  for (const Tensor& images : micro_batches(batch.inputs, splits)) {
+    futures.push_back(model.forward(model_input(images)).fetch());
   }
   std::vector<Tensor> outputs;
   for (Future& future : futures) {
     outputs.push_back(future.wait());
   }
   const Tensor logits = cat(outputs);
-  const Tensor loss = cross_entropy(logits, batch.labels, Reduction::sum);  // of the whole batch, on the master
+  const Tensor loss = cross_entropy(logits, batch.targets, Reduction::sum);  // of the whole batch, on the master
   context.backward(loss,
-                   Tensor::full({}, 1.0 / static_cast<double>(batch.images.size(0)), DType::float32, logits.device()));
+                   Tensor::full({}, 1.0 / static_cast<double>(batch.inputs.size(0)), DType::float32, logits.device()));
   optimizer.step(context);
-  sums.add(loss, logits, batch.labels);
+  sums.add(loss, logits, batch.targets);
 }
 
 /// Returns the share of the images that the model classifies correctly, with forwards only.
@@ -85,7 +85,7 @@ double accuracy(const RemoteSequential& model, DeviceLoader& loader, std::int64_
   Tensor correct = Tensor::zeros({}, DType::int32, host);
   loader.start_epoch(1);
   while (const auto batch = loader.next()) {
-    count_correct(model.forward(normalize(batch->images)).to_here(), batch->labels, correct);
+    count_correct(model.forward(model_input(batch->inputs)).to_here(), batch->targets, correct);
   }
   model.train(true);
   return correct.item() / static_cast<double>(images);

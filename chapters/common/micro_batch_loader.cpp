@@ -6,7 +6,7 @@ namespace stagecoach {
 
 MicroBatchLoader::MicroBatchLoader(const Settings& settings, const Dataset& data, LoaderFor purpose, Device device,
                                    Needs needs, std::int64_t microbatches, const Shard& shard)
-    : loader_(make_loader(settings.training, settings.world, data, purpose, needs == Needs::images_and_labels, shard),
+    : loader_(make_loader(settings.training, settings.world, data, purpose, needs == Needs::inputs_and_targets, shard),
               device),
       samples_(data.size()),
       batch_size_(settings.training.batch_size),
@@ -36,8 +36,8 @@ std::optional<MicroBatches> MicroBatchLoader::next() {
   split.sizes = micro_batch_sizes(share_of(split.global_size, shard_.index, shard_.of).count, microbatches_);
   if (needs_ != Needs::nothing) {
     const std::optional<Batch> batch = loader_.next();
-    split.images = micro_batches(batch->images, microbatches_);
-    split.labels = micro_batches(batch->labels, microbatches_);
+    split.inputs = micro_batches(batch->inputs, microbatches_);
+    split.targets = micro_batches(batch->targets, microbatches_);
   }
   return split;
 }

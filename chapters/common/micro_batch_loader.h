@@ -1,14 +1,13 @@
 #pragma once
 /// @file
-/// Loads batches as micro-batches for the ranks of a pipeline: images on the first stage, labels on the last. The
-/// loaders of all ranks have the same order, so that images and labels match.
+/// Loads batches as micro-batches for the ranks of a pipeline: inputs on the first stage, targets on the last. The
+/// loaders of all ranks have the same order, so that inputs and targets match.
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "chapters/common/open.h"
-#include "core/ops.h"
 #include "core/tensor.h"
 #include "datasets/device_loader.h"
 #include "datasets/shares.h"
@@ -19,20 +18,20 @@ namespace stagecoach {
 struct MicroBatches {
   std::vector<std::int64_t> sizes = {};  ///< images of each micro-batch
   std::int64_t global_size = 0;          ///< images of the whole batch
-  std::vector<Tensor> images = {};       ///< uint8 [n, 3, H, W] each, on ranks that hold the first stage
-  std::vector<Tensor> labels = {};       ///< int32 [n] each, on ranks that hold the last stage
+  std::vector<Tensor> inputs = {};       ///< images uint8 [n, 3, H, W] each, on ranks that hold the first stage
+  std::vector<Tensor> targets = {};      ///< labels int32 [n] each, on ranks that hold the last stage
 
   int count() const { return static_cast<int>(sizes.size()); }
-  /// Returns the images of a micro-batch as floats from -1 to 1: [n, 3, H, W].
-  Tensor input(int microbatch) const { return normalize(images[static_cast<std::size_t>(microbatch)]); }
-  /// Returns its labels: [n].
-  const Tensor& target(int microbatch) const { return labels[static_cast<std::size_t>(microbatch)]; }
+  /// Returns what the model takes of a micro-batch (model_input): images as floats from -1 to 1, [n, 3, H, W].
+  Tensor input(int microbatch) const { return model_input(inputs[static_cast<std::size_t>(microbatch)]); }
+  /// Returns its targets, such as labels [n].
+  const Tensor& target(int microbatch) const { return targets[static_cast<std::size_t>(microbatch)]; }
 };
 
 class MicroBatchLoader {
  public:
-  /// What a rank needs of a batch: images if it holds the first stage, labels if it holds the last one.
-  enum class Needs { nothing, labels, images_and_labels };
+  /// What a rank needs of a batch: inputs if it holds the first stage, targets if it holds the last one.
+  enum class Needs { nothing, targets, inputs_and_targets };
 
   /// Loads `shard` of each batch of `data`. It is split into `microbatches` parts, or into single images if it has
   /// fewer.

@@ -123,7 +123,7 @@ TrainTest open_data(const Settings& settings) {
 }
 
 Loader make_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
-                   bool images, const Shard& shard) {
+                   bool inputs, const Shard& shard) {
   const bool trains = purpose == LoaderFor::training;
   return Loader(data, {.batch_size = training.batch_size,
                        .seed = training.seed,
@@ -132,7 +132,7 @@ Loader make_loader(const TrainingSettings& training, const WorldSettings& world,
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = training.image_size,
-                       .images = images,
+                       .inputs = inputs,
                        .prefetch = prefetches(world)});
 }
 

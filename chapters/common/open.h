@@ -31,10 +31,10 @@ std::vector<int> replicas_of(const Settings& settings);
 TrainTest open_data(const Settings& settings);
 /// Training shuffles the images, and with --augment augments them. A test takes them as they are stored.
 enum class LoaderFor { training, testing };
-/// Returns a loader of `data`; without `images`, of its labels only. It prefetches batches on a thread if the ranks
+/// Returns a loader of `data`; without `inputs`, of its targets only. It prefetches batches on a thread if the ranks
 /// leave a core for it.
 Loader make_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
-                   bool images = true, const Shard& shard = {});
+                   bool inputs = true, const Shard& shard = {});
 /// Returns whether --sequence-parallel was given.
 SequenceParallel sequence_of(const TrainingSettings& training);
 /// Returns whether --class-parallel was given.

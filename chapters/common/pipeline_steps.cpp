@@ -34,8 +34,8 @@ std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& t
 MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
                                          const Rank& rank, LoaderFor purpose, const Shard& shard) {
   using Needs = MicroBatchLoader::Needs;
-  const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::labels : Needs::nothing;
-  const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::images_and_labels : of_last;
+  const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::targets : Needs::nothing;
+  const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::inputs_and_targets : of_last;
   return make_rank_loader(settings, data, purpose, rank, needs, settings.training.microbatches, shard);
 }
 

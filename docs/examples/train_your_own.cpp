@@ -27,16 +27,16 @@ void train(const RunOptions& options) {
   Loader test_loader(data.test, {.batch_size = options.batch_size, .shuffle = false});
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.training_batches(train_loader)) {
-      const Tensor logits = model.forward(normalize(batch.images));
-      const Tensor loss = cross_entropy(logits, batch.labels, Reduction::sum);
+      const Tensor logits = model.forward(normalize(batch.inputs));
+      const Tensor loss = cross_entropy(logits, batch.targets, Reduction::sum);
       backward(loss, Tensor::full({}, 1.0 / static_cast<double>(batch.global_size)));  // of the mean loss
       optimizer.step();
       optimizer.zero_grad();
-      epoch.train_sums().add(loss, logits, batch.labels);
+      epoch.train_sums().add(loss, logits, batch.targets);
     }
     const NoGrad no_grad;
     for (const Batch& batch : epoch.test_batches(test_loader)) {
-      count_correct(model.forward(normalize(batch.images)), batch.labels, epoch.test_sums().correct);
+      count_correct(model.forward(normalize(batch.inputs)), batch.targets, epoch.test_sums().correct);
     }
   }
 }

@@ -29,17 +29,17 @@ void expect_load_error(const fs::path& folder, const std::vector<std::string>& p
 TEST(Cifar10, WhatIsWrittenIsRead) {
   const TemporaryFolder folder;
   const Dataset all = counting_dataset(208);
-  const Dataset train{all.images.narrow(0, 201), all.labels.narrow(0, 201), all.classes};
-  const Dataset test{all.images.narrow(201, 7), all.labels.narrow(201, 7), all.classes};
-  write_cifar10_batch(folder / "data_batch_1.bin", train.images, train.labels);
-  write_cifar10_batch(folder / "test_batch.bin", test.images, test.labels);
+  const Dataset train{all.inputs.narrow(0, 201), all.targets.narrow(0, 201), all.classes};
+  const Dataset test{all.inputs.narrow(201, 7), all.targets.narrow(201, 7), all.classes};
+  write_cifar10_batch(folder / "data_batch_1.bin", train.inputs, train.targets);
+  write_cifar10_batch(folder / "test_batch.bin", test.inputs, test.targets);
   EXPECT_EQ(fs::file_size(folder / "data_batch_1.bin"), 201U * 3073U);
 
   const TrainTest read = load_cifar10(folder.path());
-  EXPECT_EQ(read.train.images.shape(), Shape({201, 3, 32, 32}));
-  EXPECT_EQ(read.train.images.to_vector<std::uint8_t>(), train.images.to_vector<std::uint8_t>());
-  EXPECT_EQ(read.train.labels.to_vector<std::int32_t>(), train.labels.to_vector<std::int32_t>());
-  EXPECT_EQ(read.test.images.to_vector<std::uint8_t>(), test.images.to_vector<std::uint8_t>());
+  EXPECT_EQ(read.train.inputs.shape(), Shape({201, 3, 32, 32}));
+  EXPECT_EQ(read.train.inputs.to_vector<std::uint8_t>(), train.inputs.to_vector<std::uint8_t>());
+  EXPECT_EQ(read.train.targets.to_vector<std::int32_t>(), train.targets.to_vector<std::int32_t>());
+  EXPECT_EQ(read.test.inputs.to_vector<std::uint8_t>(), test.inputs.to_vector<std::uint8_t>());
   EXPECT_EQ(read.test.size(), 7);
   EXPECT_EQ(read.train.classes.front(), "airplane");
 }
@@ -50,8 +50,8 @@ TEST(Cifar10, TheRecordIsLabelThenPlanes) {
                   std::string(1, 7) + std::string(1024, 'R') + std::string(1024, 'G') + std::string(1024, 'B'));
   write_text_file(folder / "test_batch.bin", records(1));
   const Dataset train = load_cifar10(folder.path()).train;
-  EXPECT_EQ(train.labels.item(), 7);
-  const auto* images = train.images.data<std::uint8_t>();
+  EXPECT_EQ(train.targets.item(), 7);
+  const auto* images = train.inputs.data<std::uint8_t>();
   EXPECT_EQ(images[0], 'R');
   EXPECT_EQ(images[1023], 'R');
   EXPECT_EQ(images[1024], 'G');
@@ -71,7 +71,7 @@ TEST(Cifar10, BatchesComeInNumericOrderAndTheParentFolderWorks) {
                   "a\nb\nc\nd\ne\nf\ng\nh\ni\r\nj\n\n");
   const TrainTest read = load_cifar10(folder.path());
   ASSERT_EQ(read.train.size(), 10);
-  const auto* images = read.train.images.data<std::uint8_t>();
+  const auto* images = read.train.inputs.data<std::uint8_t>();
   EXPECT_EQ(images[0], 1);
   EXPECT_EQ(images[3072], 2);
   EXPECT_EQ(images[9 * 3072], 10);
@@ -201,14 +201,14 @@ TEST(Cifar10, WritingRefusesWhatIsNoBatch) {
   const TemporaryFolder folder;
   const Dataset good = counting_dataset(3);
   const fs::path path = folder / "batch.bin";
-  EXPECT_THROW(write_cifar10_batch(path, counting_dataset(3, 16).images, good.labels), Error);
-  EXPECT_THROW(write_cifar10_batch(path, counting_dataset(2).images, good.labels), Error);
-  EXPECT_THROW(write_cifar10_batch(path, good.labels, good.labels), Error);
-  Tensor labels = good.labels.clone();
+  EXPECT_THROW(write_cifar10_batch(path, counting_dataset(3, 16).inputs, good.targets), Error);
+  EXPECT_THROW(write_cifar10_batch(path, counting_dataset(2).inputs, good.targets), Error);
+  EXPECT_THROW(write_cifar10_batch(path, good.targets, good.targets), Error);
+  Tensor labels = good.targets.clone();
   labels.fill(10);
-  expect_error<Error>([&] { write_cifar10_batch(path, good.images, labels); }, {"got 10 for record 0"});
+  expect_error<Error>([&] { write_cifar10_batch(path, good.inputs, labels); }, {"got 10 for record 0"});
   EXPECT_TRUE(fs::is_empty(folder.path())) << "a file was left behind";
-  expect_error<DataError>([&] { write_cifar10_batch(folder / "no/batch.bin", good.images, good.labels); },
+  expect_error<DataError>([&] { write_cifar10_batch(folder / "no/batch.bin", good.inputs, good.targets); },
                           {"cannot write", "no/batch.bin", "No such file"});
 }
 
@@ -218,11 +218,11 @@ TEST(Cifar10, TheRealSetIsWhole) {
     GTEST_SKIP() << "STAGECOACH_CIFAR10 names no folder with CIFAR-10 (scripts/download_cifar10.sh gets it)";
   }
   const TrainTest data = load_cifar10(where);
-  EXPECT_EQ(data.train.images.shape(), Shape({50000, 3, 32, 32}));
-  EXPECT_EQ(data.test.images.shape(), Shape({10000, 3, 32, 32}));
+  EXPECT_EQ(data.train.inputs.shape(), Shape({50000, 3, 32, 32}));
+  EXPECT_EQ(data.test.inputs.shape(), Shape({10000, 3, 32, 32}));
   for (const auto& [split, count] : {std::pair(data.train, 5000), std::pair(data.test, 1000)}) {
     std::map<std::int32_t, int> counts;
-    for (const std::int32_t label : split.labels.to_vector<std::int32_t>()) {
+    for (const std::int32_t label : split.targets.to_vector<std::int32_t>()) {
       ++counts[label];
     }
     ASSERT_EQ(counts.size(), 10U);
@@ -230,8 +230,8 @@ TEST(Cifar10, TheRealSetIsWhole) {
       EXPECT_EQ(found, count) << "class " << label;
     }
   }
-  EXPECT_EQ(data.train.labels.to_vector<std::int32_t>()[0], 6) << "the first training image is a frog";
-  EXPECT_EQ(data.test.labels.to_vector<std::int32_t>()[0], 3) << "the first test image is a cat";
+  EXPECT_EQ(data.train.targets.to_vector<std::int32_t>()[0], 6) << "the first training image is a frog";
+  EXPECT_EQ(data.test.targets.to_vector<std::int32_t>()[0], 3) << "the first test image is a cat";
   EXPECT_EQ(data.train.classes[6], "frog");
 }
 

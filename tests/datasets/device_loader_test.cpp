@@ -28,9 +28,9 @@ class DeviceLoaderOn : public ::testing::TestWithParam<Device> {
     while (const auto expected = here.next()) {
       const auto batch = there.next();
       ASSERT_TRUE(batch);
-      EXPECT_EQ(batch->images.device(), GetParam());
-      EXPECT_TRUE(same_bytes(batch->images, expected->images)) << "batch " << expected->index;
-      EXPECT_TRUE(same_bytes(batch->labels, expected->labels)) << "batch " << expected->index;
+      EXPECT_EQ(batch->inputs.device(), GetParam());
+      EXPECT_TRUE(same_bytes(batch->inputs, expected->inputs)) << "batch " << expected->index;
+      EXPECT_TRUE(same_bytes(batch->targets, expected->targets)) << "batch " << expected->index;
       EXPECT_EQ(batch->index, expected->index);
       EXPECT_EQ(batch->global_size, expected->global_size);
     }
@@ -83,7 +83,7 @@ TEST_P(DeviceLoaderOn, MakesBatchesWhereTheDeviceCopiesFrom) {
   const std::size_t before = pinned.stats().current_bytes;
   there.start_epoch(1);
   const auto batch = there.next();
-  EXPECT_GE(pinned.stats().current_bytes - before, batch->images.bytes() + batch->labels.bytes());
+  EXPECT_GE(pinned.stats().current_bytes - before, batch->inputs.bytes() + batch->targets.bytes());
 }
 
 // Work that was given to the device before the next call sees the batch, though its memory takes another one soon.
@@ -94,11 +94,11 @@ TEST_P(DeviceLoaderOn, WorkGivenBeforeTheNextCallSeesItsBatch) {
   here.start_epoch(1);
   std::vector<Tensor> copies;
   while (const auto batch = there.next()) {
-    copies.push_back(batch->images.clone());
+    copies.push_back(batch->inputs.clone());
   }
   ASSERT_EQ(copies.size(), 5U);
   for (const Tensor& copy : copies) {
-    EXPECT_TRUE(same_bytes(copy, here.next()->images));
+    EXPECT_TRUE(same_bytes(copy, here.next()->inputs));
   }
 }
 

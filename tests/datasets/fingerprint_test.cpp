@@ -1,5 +1,7 @@
 #include "datasets/fingerprint.h"
 
+#include <zlib.h>
+
 #include <functional>
 #include <utility>
 
@@ -21,8 +23,8 @@ std::string same_numbers(const std::string& parts) {
          " images, their labels or their order changed";
 }
 
-std::uint8_t* pixels(Dataset& data) { return data.images.mutable_data<std::uint8_t>(); }
-std::int32_t* labels(Dataset& data) { return data.labels.mutable_data<std::int32_t>(); }
+std::uint8_t* pixels(Dataset& data) { return data.inputs.mutable_data<std::uint8_t>(); }
+std::int32_t* labels(Dataset& data) { return data.targets.mutable_data<std::int32_t>(); }
 
 TEST(Fingerprint, EqualDataDoNotDiffer) {
   EXPECT_EQ(after([](TrainTest&) {}), "");
@@ -36,7 +38,7 @@ TEST(Fingerprint, TellsWhichClassesChanged) {
   EXPECT_EQ(after([](TrainTest& now) { now.train.classes.emplace_back("cat"); }),
             "the 10 classes are now 11 ('cat' is new)");
   EXPECT_EQ(after([](TrainTest& now) {
-              now.train = {now.train.images.narrow(0, 1), now.train.labels.narrow(0, 1), {"x"}};
+              now.train = {now.train.inputs.narrow(0, 1), now.train.targets.narrow(0, 1), {"x"}};
             }),
             "the 10 classes are now 1 ('a' is missing, 'b' is missing, 'c' is missing, and 8 more)");
   EXPECT_EQ(after([](TrainTest& now) { now.train.classes[0] = "\x1b[1m"; }), "class 0 was 'a' and is now '\\x1b[1m'");
@@ -57,7 +59,7 @@ TEST(Fingerprint, TellsThatImagesLabelsOrTheirOrderChanged) {
             }),
             same_numbers("training and test"));
   EXPECT_EQ(after([](TrainTest& now) {
-              now.train.images = now.train.images.reshape({40, 3, 2, 8});
+              now.train.inputs = now.train.inputs.reshape({40, 3, 2, 8});
             }),
             same_numbers("training"));
 }
@@ -76,6 +78,24 @@ TEST(Fingerprint, NamesHaveADigestOfTheirOwn) {
   EXPECT_EQ(digest({"cat", "dog"}), digest({"cat", "dog"}));
   EXPECT_NE(digest({"cat", "dog"}), digest({"dog", "cat"}));
   EXPECT_NE(digest({"cat", "dog"}), digest({"catd", "og"}));
+}
+
+TEST(Fingerprint, ADigestIsTheCrcOfTheShapeTheInputsAndTheTargets) {
+  const Dataset data = counting_dataset(40, 4);
+  const auto crc_after = [](uLong crc, const void* bytes, std::size_t count) {
+    return crc32(crc, static_cast<const Bytef*>(bytes), static_cast<uInt>(count));
+  };
+  uLong crc = crc_after(0, "3 4 4", 5);
+  crc = crc_after(crc, data.inputs.raw_data(), data.inputs.bytes());
+  crc = crc_after(crc, data.targets.raw_data(), data.targets.bytes());
+  EXPECT_EQ(fingerprint_of({data, data}).train.digest, crc);
+}
+
+TEST(Fingerprint, TokensAreDigestedWithoutCounts) {
+  const auto tokens = [](int last) { return Tensor::from(std::vector<std::int32_t>{1, 2, 3, last}, {2, 2}); };
+  const Fingerprint before = fingerprint_of({{tokens(4), tokens(4), {"a", "b"}}, {tokens(4), tokens(4), {"a", "b"}}});
+  EXPECT_TRUE(before.train.counts.empty());
+  EXPECT_NE(before, fingerprint_of({{tokens(4), tokens(4), {"a", "b"}}, {tokens(4), tokens(5), {"a", "b"}}}));
 }
 
 }  // namespace

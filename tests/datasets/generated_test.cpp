@@ -12,7 +12,7 @@ namespace stagecoach {
 namespace {
 
 std::vector<std::uint8_t> pixels(const Dataset& dataset, std::int64_t start, std::int64_t count) {
-  return dataset.images.narrow(start, count).to_vector<std::uint8_t>();
+  return dataset.inputs.narrow(start, count).to_vector<std::uint8_t>();
 }
 
 TEST(Generated, EqualSeedsGiveEqualBytesAndOthersDoNot) {
@@ -20,7 +20,7 @@ TEST(Generated, EqualSeedsGiveEqualBytesAndOthersDoNot) {
   const TrainTest b = generate({.train = 50, .test = 20, .seed = 3});
   const TrainTest c = generate({.train = 50, .test = 20, .seed = 4});
   EXPECT_EQ(pixels(a.train, 0, 50), pixels(b.train, 0, 50));
-  EXPECT_EQ(a.test.labels.to_vector<std::int32_t>(), b.test.labels.to_vector<std::int32_t>());
+  EXPECT_EQ(a.test.targets.to_vector<std::int32_t>(), b.test.targets.to_vector<std::int32_t>());
   EXPECT_NE(pixels(a.train, 0, 50), pixels(c.train, 0, 50));
   EXPECT_NE(pixels(a.train, 0, 20), pixels(a.test, 0, 20));
 }
@@ -38,12 +38,12 @@ TEST(Generated, ALargerSetBeginsWithTheSmallerOne) {
   const TrainTest small = generate({.train = 13, .test = 1});
   const TrainTest large = generate({.train = 40, .test = 25});
   EXPECT_EQ(pixels(large.train, 0, 13), pixels(small.train, 0, 13));
-  EXPECT_EQ(large.train.labels.narrow(0, 13).to_vector<std::int32_t>(), small.train.labels.to_vector<std::int32_t>());
+  EXPECT_EQ(large.train.targets.narrow(0, 13).to_vector<std::int32_t>(), small.train.targets.to_vector<std::int32_t>());
   EXPECT_EQ(pixels(large.test, 0, 1), pixels(small.test, 0, 1));
 }
 
 TEST(Generated, LabelsAreBalancedAndInNoSimpleOrder) {
-  const std::vector<std::int32_t> labels = generate({.train = 500, .test = 1}).train.labels.to_vector<std::int32_t>();
+  const std::vector<std::int32_t> labels = generate({.train = 500, .test = 1}).train.targets.to_vector<std::int32_t>();
   std::set<std::vector<std::int32_t>> orders;
   for (auto ten = labels.begin(); ten != labels.end(); ten += 10) {
     std::vector<std::int32_t> sorted(ten, ten + 10);
@@ -59,8 +59,8 @@ TEST(Generated, LabelsAreBalancedAndInNoSimpleOrder) {
 TEST(Generated, ColourDoesNotTellTheClass) {
   constexpr std::int64_t kSize = 2000;
   const Dataset data = generate({.train = kSize, .test = 1}).train;
-  const auto* images = data.images.data<std::uint8_t>();
-  const auto* labels = data.labels.data<std::int32_t>();
+  const auto* images = data.inputs.data<std::uint8_t>();
+  const auto* labels = data.targets.data<std::int32_t>();
   std::vector<std::array<double, 3>> colours(kSize);
   std::array<std::array<double, 3>, 10> classes{};
   for (std::int64_t i = 0; i < kSize; ++i) {
@@ -97,7 +97,7 @@ TEST(Generated, TheWrittenSetIsTheOneInMemory) {
   const TrainTest read = load_cifar10(folder / "new/set");
   const TrainTest made = generate(settings);
   EXPECT_EQ(pixels(read.train, 0, 30), pixels(made.train, 0, 30));
-  EXPECT_EQ(read.test.labels.to_vector<std::int32_t>(), made.test.labels.to_vector<std::int32_t>());
+  EXPECT_EQ(read.test.targets.to_vector<std::int32_t>(), made.test.targets.to_vector<std::int32_t>());
   EXPECT_EQ(read.train.classes, made.train.classes);
   EXPECT_EQ(read.train.classes[9], "checkerboard");
   write_generated(folder / "new/set", settings);  // over its own files

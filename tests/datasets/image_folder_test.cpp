@@ -20,7 +20,7 @@ Pixels grey(int value) { return plain_pixels(32, 32, {static_cast<std::uint8_t>(
 std::vector<int> first_bytes(const Dataset& dataset) {
   std::vector<int> bytes;
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
-    bytes.push_back(dataset.images.data<std::uint8_t>()[i * 3072]);
+    bytes.push_back(dataset.inputs.data<std::uint8_t>()[i * 3072]);
   }
   return bytes;
 }
@@ -47,10 +47,10 @@ TEST(ImageFolder, ClassesAndFilesAreSorted) {
   write_text_file(folder / "train/README", "ignored");
   fs::create_directory(folder / "train/cat/folder.png");
   const TrainTest data = load_image_folder(folder.path());
-  EXPECT_EQ(data.train.images.shape(), Shape({4, 3, 32, 32}));
+  EXPECT_EQ(data.train.inputs.shape(), Shape({4, 3, 32, 32}));
   EXPECT_EQ(first_bytes(data.train), (std::vector<int>{1, 2, 3, 4}));
-  EXPECT_EQ(data.train.labels.to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 0, 1, 1}));
-  EXPECT_EQ(data.test.labels.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(data.train.targets.to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 0, 1, 1}));
+  EXPECT_EQ(data.test.targets.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1}));
   EXPECT_EQ(data.train.classes, (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(data.test.classes, data.train.classes);
 }
@@ -153,7 +153,7 @@ TEST(ImageFolder, ImagesAreDecodedAtTheSizeThatIsAskedFor) {
   }
   write_image(folder / "train/cat/a.png", stripes);
   write_image(folder / "test/cat/a.png", grey(2));
-  const Tensor images = load_image_folder(folder.path(), {.image_size = 64}).train.images;
+  const Tensor images = load_image_folder(folder.path(), {.image_size = 64}).train.inputs;
   ASSERT_EQ(images.shape(), Shape({1, 3, 64, 64}));
   EXPECT_EQ(images.data<std::uint8_t>()[0], 255);
   EXPECT_EQ(images.data<std::uint8_t>()[1], 0);
@@ -192,7 +192,7 @@ TEST(ImageFolder, ClassesWithoutImagesAreNamed) {
 TEST(ImageFolder, BrokenImagesAreNamed) {
   const TemporaryFolder folder;
   write_smallest(folder);
-  write_image(folder / "train/cat/b.png", {32, 32, 3, counting_dataset(1).images.to_vector<std::uint8_t>()});
+  write_image(folder / "train/cat/b.png", {32, 32, 3, counting_dataset(1).inputs.to_vector<std::uint8_t>()});
   fs::resize_file(folder / "train/cat/b.png", fs::file_size(folder / "train/cat/b.png") / 2);
   expect_folder_error(folder.path(), {"train/cat/b.png cannot be decoded"});
   fs::remove(folder / "train/cat/b.png");

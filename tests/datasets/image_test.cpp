@@ -211,7 +211,7 @@ TEST(Image, BrokenOnesAreNamedWithTheReason) {
   write_text_file(folder / "empty.jpg", "");
   expect_broken("empty.jpg", {"empty.jpg cannot be decoded"});
 
-  Pixels noise{64, 64, 3, counting_dataset(1, 64).images.to_vector<std::uint8_t>()};
+  Pixels noise{64, 64, 3, counting_dataset(1, 64).inputs.to_vector<std::uint8_t>()};
   for (const char* name : {"whole.png", "whole.jpg"}) {
     write_image(folder / name, noise);
     const std::string bytes = text_of_file(folder / name);

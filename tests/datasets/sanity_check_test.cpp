@@ -18,8 +18,8 @@ using Notes = std::vector<std::string>;
 Dataset tiny(const std::vector<int>& values, const std::vector<std::int32_t>& labels) {
   Dataset data = make_dataset(static_cast<std::int64_t>(values.size()), 1, {"cat", "dog"});
   for (std::size_t i = 0; i < values.size(); ++i) {
-    std::fill_n(data.images.mutable_data<std::uint8_t>() + 3 * i, 3, static_cast<std::uint8_t>(values[i]));
-    data.labels.mutable_data<std::int32_t>()[i] = labels[i];
+    std::fill_n(data.inputs.mutable_data<std::uint8_t>() + 3 * i, 3, static_cast<std::uint8_t>(values[i]));
+    data.targets.mutable_data<std::int32_t>()[i] = labels[i];
   }
   return data;
 }
@@ -40,7 +40,7 @@ TEST(SanityCheck, CountsCopiesAndTheirOtherLabels) {
 
 TEST(SanityCheck, ComparesAllBytes) {
   Dataset train = counting_dataset(2);
-  auto* images = train.images.mutable_data<std::uint8_t>();
+  auto* images = train.inputs.mutable_data<std::uint8_t>();
   std::copy_n(images, 3072, images + 3072);
   const Dataset test = counting_dataset(21);
   for (const int changed : {0, 1000, 3071}) {
@@ -102,7 +102,7 @@ TEST(SanityCheck, NamesTheRecordsOfCifar10) {
   const TemporaryFolder folder;
   const Dataset all = counting_dataset(30);
   const auto write = [&](const char* file, std::int64_t first) {
-    write_cifar10_batch(folder / file, all.images.narrow(first, 10), all.labels.narrow(first, 10));
+    write_cifar10_batch(folder / file, all.inputs.narrow(first, 10), all.targets.narrow(first, 10));
   };
   write("data_batch_1.bin", 0);
   write("data_batch_2.bin", 10);

@@ -28,11 +28,11 @@ inline std::string text_of_file(const std::filesystem::path& path) { return test
 /// `size` images of `side` pixels; all bytes differ from image to image and from place to place. Label i % 10.
 inline Dataset counting_dataset(std::int64_t size, std::int64_t side = 32) {
   Dataset dataset = make_dataset(size, side, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"});
-  auto* images = dataset.images.mutable_data<std::uint8_t>();
-  for (std::int64_t i = 0; i < dataset.images.numel(); ++i) {
+  auto* images = dataset.inputs.mutable_data<std::uint8_t>();
+  for (std::int64_t i = 0; i < dataset.inputs.numel(); ++i) {
     images[i] = static_cast<std::uint8_t>((static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15) >> 56);
   }
-  auto* labels = dataset.labels.mutable_data<std::int32_t>();
+  auto* labels = dataset.targets.mutable_data<std::int32_t>();
   for (std::int64_t i = 0; i < size; ++i) {
     labels[i] = static_cast<std::int32_t>(i % 10);
   }

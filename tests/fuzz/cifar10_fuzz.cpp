@@ -21,8 +21,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::accepts<DataError>([&] {
     const TrainTest both = load_cifar10(folder.path());
     fuzz::require(both.train.classes.size() == 10, "there are not ten classes");
-    for (std::int64_t i = 0; i < both.train.labels.size(0); ++i) {
-      const auto label = both.train.labels.data<std::int32_t>()[i];
+    for (std::int64_t i = 0; i < both.train.targets.size(0); ++i) {
+      const auto label = both.train.targets.data<std::int32_t>()[i];
       fuzz::require(label >= 0 && label < 10, "a label that is none");
     }
   });

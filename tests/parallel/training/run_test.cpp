@@ -45,7 +45,7 @@ class EmptyBatches {
   static double waited() { return 0; }
   void start_epoch(std::int64_t /*epoch*/, std::int64_t first_batch) { next_ = first_batch; }
   std::optional<Batch> next() {
-    return next_++ < kSteps ? std::optional(Batch{.images = {}, .labels = {}, .global_size = 1}) : std::nullopt;
+    return next_++ < kSteps ? std::optional(Batch{.inputs = {}, .targets = {}, .global_size = 1}) : std::nullopt;
   }
 
  private:
