@@ -160,21 +160,7 @@ std::vector<std::string> class_names(const fs::path& folder) {
   if (!fs::exists(fs::symlink_status(path, error))) {
     return {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
   }
-  std::vector<std::string> names(1);
-  for (const std::uint8_t byte : read_file(path)) {
-    if (byte != '\n' && byte != '\r') {
-      names.back() += static_cast<char>(byte);
-    } else if (!names.back().empty()) {
-      names.emplace_back();
-    }
-  }
-  if (names.back().empty()) {
-    names.pop_back();
-  }
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // editors of Windows put it before a text
-  if (names.front().starts_with(kByteOrderMark)) {
-    names.front().erase(0, kByteOrderMark.size());
-  }
+  const std::vector<std::string> names = read_lines(path);
   const std::set<std::string> different(names.begin(), names.end());
   throw_if<DataError>(
       names.size() != kClasses || different.size() != kClasses,

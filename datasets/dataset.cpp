@@ -16,12 +16,17 @@ Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::stri
           std::move(classes), nullptr};
 }
 
+bool Dataset::has_images() const {
+  const DType type = samples ? samples->input().dtype : inputs.defined() ? inputs.dtype() : DType::float32;
+  const int dims = samples ? samples->input().shape.dims() : inputs.defined() ? inputs.dims() - 1 : 0;
+  return type == DType::uint8 && dims == 3 && (samples ? samples->input().shape[0] : inputs.size(1)) == 3;
+}
+
 std::string describe(const TrainTest& data) {
   const std::int64_t files = data.source.files;
-  const bool are_images = data.train.inputs.defined() && data.train.inputs.dims() == 4;
   const auto classes = std::ssize(data.train.classes);
   return fmt::format("Data: {} training and {}{}, {}", data.train.size(),
-                     counted(data.test.size(), are_images ? "test image" : "test sample"),
+                     counted(data.test.size(), data.train.has_images() ? "test image" : "test sample"),
                      classes == 0 ? "" : " of " + counted(classes, "class"),
                      files == 0 ? "generated" : "from " + counted(files, "file"));
 }

@@ -23,6 +23,8 @@ struct Dataset {
 
   /// Returns N; 0 while there are neither samples nor tensors.
   std::int64_t size() const { return samples ? samples->size() : targets.defined() ? targets.size(0) : 0; }
+  /// Returns whether the samples are images, uint8 [3, H, W]; false without samples.
+  bool has_images() const;
 };
 
 /// What was read to make a data set, and what was not.

@@ -1,5 +1,8 @@
 #include "datasets/files.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
@@ -68,12 +71,52 @@ void FileReader::read(void* target, std::size_t bytes) {
   position_ += static_cast<std::int64_t>(bytes);
 }
 
+void FileReader::read_at(std::int64_t position, void* target, std::size_t bytes) const {
+  struct ::stat now = {};
+  const int descriptor = ::fileno(file_.get());
+  throw_if<DataError>(
+      ::fstat(descriptor, &now) == 0 && now.st_size != size_,
+      "{} changed while it was in use: expected {} bytes as when it was opened, got {}; start again with "
+      "files that nothing writes to",
+      path_.string(), size_, static_cast<std::int64_t>(now.st_size));
+  for (std::size_t done = 0; done < bytes;) {
+    const ::ssize_t got = ::pread(descriptor, static_cast<std::byte*>(target) + done, bytes - done,
+                                  static_cast<::off_t>(position) + static_cast<::off_t>(done));
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    } else if (got == 0 || errno != EINTR) {
+      throw DataError(fmt::format("{}: reading failed at byte {}: {}", path_.string(),
+                                  position + static_cast<std::int64_t>(done),
+                                  got == 0 ? "the file was truncated while it was being read" : reason(errno)));
+    }
+  }
+}
+
 std::vector<std::uint8_t> read_file(const fs::path& path) {
   FileReader file(path);
   require_memory_for(path.string(), static_cast<std::uint64_t>(file.size()));
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
   file.read(bytes.data(), bytes.size());
   return bytes;
+}
+
+std::vector<std::string> read_lines(const fs::path& path) {
+  std::vector<std::string> lines(1);
+  for (const std::uint8_t byte : read_file(path)) {
+    if (byte != '\n' && byte != '\r') {
+      lines.back() += static_cast<char>(byte);
+    } else if (!lines.back().empty()) {
+      lines.emplace_back();
+    }
+  }
+  if (lines.back().empty()) {
+    lines.pop_back();
+  }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // editors of Windows put it before a text
+  if (!lines.empty() && lines.front().starts_with(kByteOrderMark)) {
+    lines.front().erase(0, kByteOrderMark.size());
+  }
+  return lines;
 }
 
 }  // namespace stagecoach

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct CloseFile {
 };
 using FileHandle = std::unique_ptr<std::FILE, CloseFile>;
 
-/// A regular file, read sequentially.
+/// A regular file, read sequentially, or anywhere.
 class FileReader {
  public:
   /// Throws if there is no such file, if it is a folder or a device, or if it cannot be opened.
@@ -33,8 +34,14 @@ class FileReader {
 
   /// Returns the size in bytes when the file was opened.
   std::int64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+  /// Returns where read() reads next.
+  std::int64_t position() const { return position_; }
   /// Reads the next `bytes` bytes. Throws, with the position, if the file ends earlier.
   void read(void* target, std::size_t bytes);
+  /// Reads `bytes` bytes at `position`. Throws if the file's size is not that when it was opened. Any thread may call
+  /// it.
+  void read_at(std::int64_t position, void* target, std::size_t bytes) const;
 
  private:
   std::filesystem::path path_;
@@ -44,5 +51,7 @@ class FileReader {
 };
 
 std::vector<std::uint8_t> read_file(const std::filesystem::path& path);
+/// Returns the lines of a text that are not empty, whatever ends them, without a byte order mark.
+std::vector<std::string> read_lines(const std::filesystem::path& path);
 
 }  // namespace stagecoach

@@ -8,8 +8,9 @@
 
 namespace stagecoach {
 
-/// "generated" makes the generated set in memory; anything else is a folder with CIFAR-10 in the binary layout or with
-/// images (`train/CLASS/…`, `test/CLASS/…`), which are read as `images` says. Throws DataError if it is neither.
+/// "generated" makes the generated set in memory; anything else is a folder with CIFAR-10 in the binary layout, with
+/// arrays (datasets/array_folder.h) or with images (`train/CLASS/…`, `test/CLASS/…`), which are read as `images` says.
+/// Throws DataError if it is none of them.
 TrainTest open_dataset(const std::string& where, const ImageFolderSettings& images = {});
 
 }  // namespace stagecoach

@@ -42,7 +42,7 @@ std::string list(const std::vector<std::string>& names) { return fmt::format("{}
 std::vector<Flag> data() {
   return {
       {"data", text(&Data::source), Scope::run, kAll,  // the same images may be elsewhere
-       "Folder of CIFAR-10 in its binary layout or of images, or 'generated'"},
+       "Folder of CIFAR-10 in its binary layout, arrays or images, or 'generated'"},
       {"max-megapixels", whole(&Data::max_megapixels, 1, 700), Scope::run, kAll,  // 3 bytes per pixel fit in an int
        "Reject larger images before they are decoded"},
       {"background", text(&Data::background), Scope::run, kAll,

@@ -1,5 +1,5 @@
 /// @file
-/// Writes the generated data set in CIFAR-10's binary layout.
+/// Writes the generated data set in CIFAR-10's binary layout, or as arrays of NumPy.
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
@@ -14,6 +14,7 @@
 #include "chapters/common/program.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "datasets/array_folder.h"
 #include "datasets/generated.h"
 
 namespace stagecoach {
@@ -22,7 +23,7 @@ namespace {
 constexpr const char* kProgram = "make_generated_data";
 
 int run(int argc, const char* const* argv) {
-  CLI::App app("Writes ten classes of coloured shapes in CIFAR-10's binary layout", kProgram);
+  CLI::App app("Writes ten classes of coloured shapes in CIFAR-10's binary layout, or as arrays", kProgram);
   std::string folder = "data/generated";
   GeneratedSettings settings;
   app.add_option("folder", folder, "Folder to write to")->capture_default_str();
@@ -40,8 +41,10 @@ int run(int argc, const char* const* argv) {
   offer("--train", settings.train, 1, kMaxGenerated, "Number of training images");
   offer("--test", settings.test, 1, kMaxGenerated, "Number of test images");
   offer("--seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(), "Seed of the images");
+  bool arrays = false;
+  app.add_flag("--arrays", arrays, "Write train_inputs.npy, …, which are read from disk while a model trains");
   parse_command_line(app, argc, argv);
-  write_generated(folder, settings);
+  arrays ? write_array_folder(folder, generate(settings)) : write_generated(folder, settings);
   fmt::print("Wrote {} training and {} test images to {}\n", settings.train, settings.test, printable(folder));
   return 0;
 }

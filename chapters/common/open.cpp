@@ -77,9 +77,14 @@ TrainTest read_data(const Settings& settings) {
     const GeneratedSettings sizes = generated_sizes(settings);
     return settings.run.explain ? outline_of(sizes) : generate(sizes);  // a plan needs no images
   }
-  return open_dataset(settings.data.source, {.image_size = settings.training.image_size,
-                                             .max_pixels = settings.data.max_megapixels * 1'000'000,
-                                             .background = *settings.data.background});
+  TrainTest data = open_dataset(settings.data.source, {.image_size = settings.training.image_size,
+                                                       .max_pixels = settings.data.max_megapixels * 1'000'000,
+                                                       .background = *settings.data.background});
+  throw_if<DataError>(!data.train.has_images() || data.train.classes.empty(),
+                      "--data {} has no images with labels: expected inputs uint8 [N, 3, H, W] and targets int32 [N]; "
+                      "write them so, or train on other samples with a program of your own (docs/library.md)",
+                      settings.data.source);
+  return data;
 }
 
 /// Returns whether loaders prefetch batches on separate threads. If the ranks need every core, such a thread would only

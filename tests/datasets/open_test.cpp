@@ -1,5 +1,6 @@
 #include "datasets/open.h"
 
+#include "datasets/array_folder.h"
 #include "datasets/generated.h"
 #include "image_writer.h"
 #include "support.h"
@@ -22,6 +23,8 @@ TEST(Open, FoldersAreRecognised) {
   write_image(folder / "images/test/cat/a.png", plain_pixels(32, 32, {2}));
   EXPECT_EQ(open_dataset((folder / "images").string()).train.classes, std::vector<std::string>{"cat"});
   EXPECT_EQ(open_dataset((folder / "images/").string()).test.size(), 1);
+  write_array_folder(folder / "arrays", {counting_dataset(3, 4), counting_dataset(2, 4)});
+  EXPECT_EQ(open_dataset((folder / "arrays").string()).test.size(), 2);
 }
 
 TEST(Open, OtherPlacesAreExplained) {
@@ -29,7 +32,7 @@ TEST(Open, OtherPlacesAreExplained) {
   const auto expect_open_error = [](const std::filesystem::path& where, const std::vector<std::string>& parts) {
     expect_error<DataError>([&] { open_dataset(where.string()); }, parts);
   };
-  expect_open_error(folder.path(), {"contains no known data", "data_batch_1.bin", "train/<class>/",
+  expect_open_error(folder.path(), {"contains no known data", "data_batch_1.bin", "train_inputs.npy", "train/<class>/",
                                     "scripts/download_cifar10.sh", "the data set `generated`"});
   expect_open_error(folder / "nowhere", {"nowhere is missing", "the data set `generated`"});
   expect_open_error("", {"is missing"});

@@ -14,6 +14,7 @@
 #include "core/random.h"
 #include "core/tensor.h"
 #include "datasets/cifar10.h"
+#include "datasets/npy.h"
 #include "nn/models.h"
 #include "nn/safetensors.h"
 #include "parallel/comm/tcp/bootstrap.h"
@@ -151,6 +152,12 @@ void make_cifar10(const Corpus& corpus) {
   corpus.add("names", "namesairplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n");
 }
 
+void make_npy(const Corpus& corpus) {
+  NpyWriter labels(corpus.path("labels"), 2, {{}, DType::int32});
+  labels.write(Tensor::full({2}, 1, DType::int32));
+  labels.commit();
+}
+
 void make_images(const Corpus& corpus) {
   const Philox random(0, "image");
   for (const int channels : {1, 2, 3, 4}) {
@@ -211,6 +218,7 @@ int main(int argc, char** argv) {
   make_logs(Corpus(folder / "metrics"), Corpus(folder / "text_log"));
   make_flags(Corpus(folder / "flag_values"), Corpus(folder / "command_line"));
   make_cifar10(Corpus(folder / "cifar10"));
+  make_npy(Corpus(folder / "npy"));
   make_images(Corpus(folder / "image"));
   make_bootstrap(Corpus(folder / "bootstrap"));
   make_checkpoints(Corpus(folder / "checkpoints"));
