@@ -62,7 +62,7 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
   constexpr Device kPlan{DeviceType::meta};  // nothing is computed, so every model fits
   const auto model = make_model(training, data, kPlan);
   const auto optimizer = make_optimizer(training, model->named_parameters());
-  const ClassifierLoss summed_loss = loss_of(training);
+  const LossFunction summed_loss = loss_of(training);
   const std::int64_t images = std::min(training.batch_size, data.size());
   const std::vector<std::int64_t> sizes = micro_batch_sizes(images, training.microbatches);
   const auto count = std::ssize(sizes);

@@ -7,7 +7,7 @@
 
 #include "chapters/common/settings.h"
 #include "datasets/dataset.h"
-#include "nn/classifier_loss.h"
+#include "nn/loss_function.h"
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "parallel/training/epoch_meter.h"
@@ -17,7 +17,7 @@ namespace stagecoach {
 /// main.cpp's training step.
 using SingleDeviceStep =
     std::function<void(const Tensor& images, const Tensor& labels, std::int64_t microbatch_count, Module& model,
-                       const ClassifierLoss& summed_loss, Optimizer& optimizer, EpochSums& sums)>;
+                       const LossFunction& summed_loss, Optimizer& optimizer, EpochSums& sums)>;
 
 /// Prints the graph of a micro-batch's forward and, by the modelled clock, what a step takes. Nothing is trained or
 /// computed. With --out, also writes schedule.csv and prediction.json.

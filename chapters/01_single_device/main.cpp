@@ -25,7 +25,7 @@ namespace {
 /// Nothing here waits for the device: `sums` and the optimizer's count of steps are tensors on it, and nothing reads
 /// them here. So a GPU can record the whole step and replay it (Replay, below).
 void train_step(const Tensor& images, const Tensor& labels, std::int64_t microbatch_count, Module& model,
-                const ClassifierLoss& summed_loss, Optimizer& optimizer, EpochSums& sums) {
+                const LossFunction& summed_loss, Optimizer& optimizer, EpochSums& sums) {
   const double share = 1.0 / static_cast<double>(images.size(0));  // the weight of one image in the batch's mean loss
   const std::vector<Tensor> x = micro_batches(images, microbatch_count);
   const std::vector<Tensor> y = micro_batches(labels, microbatch_count);
@@ -67,7 +67,7 @@ void train(const Settings& settings) {
 
   Run run = make_run(settings, device);  // prints, measures and saves; on SIGINT finishes the step, saves and exits
   const auto model = make_model(settings.training, data.train, device);  // for the images and classes of the data
-  const ClassifierLoss summed_loss = loss_of(settings.training);
+  const LossFunction summed_loss = loss_of(settings.training);
   const auto optimizer = make_optimizer(settings.training, model->named_parameters());
   run.set_up_checkpoints(data, *model, *optimizer);  // --resume: loads both; after each epoch, saves both to --out
   // Loaders make the next batches on a second thread, if --threads leaves a core for it.

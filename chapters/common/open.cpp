@@ -149,7 +149,7 @@ ClassParallel classes_of(const TrainingSettings& training) {
   return training.class_parallel ? ClassParallel::yes : ClassParallel::no;
 }
 
-ClassifierLoss loss_of(const TrainingSettings& training, Communicator* tensor_group) {
+LossFunction loss_of(const TrainingSettings& training, Communicator* tensor_group) {
   if (!training.class_parallel) {
     return loss_of_whole_logits;
   }

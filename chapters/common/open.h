@@ -9,7 +9,7 @@
 #include "datasets/dataset.h"
 #include "datasets/loader.h"
 #include "datasets/shares.h"
-#include "nn/classifier_loss.h"
+#include "nn/loss_function.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
@@ -41,7 +41,7 @@ SequenceParallel sequence_of(const TrainingSettings& training);
 ClassParallel classes_of(const TrainingSettings& training);
 /// Returns the loss of the model: `tensor_group` is the communicator of the ranks that cut its layers; null, or only
 /// one rank: one device has all logits, and with --class-parallel computes their loss in the slices of --tensor-slices.
-ClassifierLoss loss_of(const TrainingSettings& training, Communicator* tensor_group = nullptr);
+LossFunction loss_of(const TrainingSettings& training, Communicator* tensor_group = nullptr);
 /// Returns the sizes of --depth, --width and --heads.
 ModelSizes sizes_of(const TrainingSettings& training);
 /// Returns the model of --model, without memory for its parameters. `layers` makes the layers that can be cut; null:

@@ -41,7 +41,7 @@ MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& p
 
 /// Returns the pipeline that runs a rank's stages.
 Pipeline make_pipeline(const Plan& plan, const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
-                       const ClassifierLoss& loss) {
+                       const LossFunction& loss) {
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
     running.emplace(number, Stage(with_bug(layers, plan.inject), plan.recompute, loss, plan.record));

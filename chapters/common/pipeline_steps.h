@@ -17,7 +17,7 @@ namespace stagecoach {
 /// What differs in a pipeline where several share the batches, or several ranks the layers.
 struct PipelineShare {
   std::shared_ptr<const LayerFactory> layers = nullptr;  ///< makes the layers; null: they are whole
-  ClassifierLoss loss = loss_of_whole_logits;
+  LossFunction loss = loss_of_whole_logits;
   Shard shard = {};  ///< of each batch
 };
 

@@ -130,12 +130,13 @@ std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, s
 
 }  // namespace
 
-std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats) {
-  return profile_layers(model, input, device, repeats, *make_clock(ClockKind::wall, device, {}));
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
+                                         DType type) {
+  return profile_layers(model, input, device, repeats, *make_clock(ClockKind::wall, device, {}), type);
 }
 
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
-                                         Clock& clock) {
+                                         Clock& clock, DType type) {
   STAGECOACH_CHECK(repeats >= 1, "profile: expected at least 1 repeat, got {}", repeats);
   std::vector<LayerProfile> profiles(static_cast<std::size_t>(model.size()));
   Shape shape = input;
@@ -148,11 +149,13 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
       layer.materialize(0, device, DType::float32, model.name(i) + ".");
       const OnExit deallocate([&] { layer.deallocate(); });
       profile.parameter_bytes = parameter_count(layer) * static_cast<std::int64_t>(sizeof(float));
-      const auto zeros = [&] { return Tensor::zeros(shape, DType::float32, device); };
+      const DType dtype = first ? type : DType::float32;
+      const bool is_integer = dtype == DType::int32 || dtype == DType::uint8;
+      const auto zeros = [&] { return Tensor::zeros(shape, dtype, device); };
       {
-        const Tensor numbers = device.type == DeviceType::meta
+        const Tensor numbers = device.type == DeviceType::meta || is_integer
                                    ? zeros()
-                                   : Init::uniform(1).make(shape, DType::float32, 0, "input").to(device);
+                                   : Init::uniform(1).make(shape, dtype, 0, "input").to(device);
         measure_times(layer, numbers, first, clock, kLongest / model.size(), repeats, profile);
       }
       input_is_kept = measure_memory(layer, zeros(), first, input_is_kept, profile);

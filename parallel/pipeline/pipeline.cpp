@@ -116,17 +116,18 @@ void Pipeline::forward(const Action& action) {
     const auto [operation, number, microbatch] = action;
     const BatchScope scope(position_of(microbatch));
     const bool is_first = number == 0;
+    const bool wants_gradient = !is_first || data_.wants_input_gradient;
     const Tensor x = is_first ? data_.input(microbatch) : take(number, microbatch, Direction::forward);
     if (!is_last(number)) {
-      give(stage.forward(microbatch, x, !is_first), number + 1, microbatch, Direction::forward);
+      give(stage.forward(microbatch, x, wants_gradient), number + 1, microbatch, Direction::forward);
       return;
     }
     Tensor loss;
     Tensor logits;
     if (data_.labels) {
-      loss = stage.forward_with_loss(microbatch, x, data_.labels(microbatch), !is_first, &logits);
+      loss = stage.forward_with_loss(microbatch, x, data_.labels(microbatch), wants_gradient, &logits);
     } else {
-      logits = stage.forward(microbatch, x, !is_first);
+      logits = stage.forward(microbatch, x, wants_gradient);
     }
     if (hooks_.see_logits) {
       hooks_.see_logits(microbatch, loss, logits);
@@ -138,9 +139,13 @@ void Pipeline::backward(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
     const Tensor gradient = gradient_for(number, microbatch);
-    give(operation == Operation::backward ? stage.backward(microbatch, gradient)
-                                          : stage.backward_input(microbatch, gradient),
-         number - 1, microbatch, Direction::backward);
+    const Tensor input_gradient = operation == Operation::backward ? stage.backward(microbatch, gradient)
+                                                                   : stage.backward_input(microbatch, gradient);
+    if (number > 0) {
+      give(input_gradient, number - 1, microbatch, Direction::backward);
+    } else if (hooks_.see_input_gradient && input_gradient.defined()) {
+      hooks_.see_input_gradient(microbatch, input_gradient);
+    }
   });
 }
 
@@ -210,18 +215,22 @@ std::optional<BatchPosition> Pipeline::position_of(int microbatch) const {
   return position;
 }
 
-/// Returns the gradient of a stage's output. For the last stage that is 1 / (samples of the batch), not of the
-/// micro-batch, because the loss is a mean over the batch. On a GPU it is kept for the next micro-batch, whose
-/// gradient mostly is the same: the launch takes as long as a small backward.
+/// Returns the gradient of a stage's output. For the last stage and a summed loss that is 1 / (samples of the batch),
+/// not of the micro-batch, because the loss is a mean over the batch. On a GPU it is kept for the next micro-batch,
+/// whose gradient mostly is the same: the launch takes as long as a small backward.
 Tensor Pipeline::gradient_for(int number, int microbatch) {
   if (!is_last(number)) {
     return take(number, microbatch, Direction::backward);
+  }
+  if (data_.output_gradient) {
+    return data_.output_gradient(microbatch);
   }
   const auto all = static_cast<std::ptrdiff_t>(data_.samples.size());
   const std::ptrdiff_t first = microbatch / batch_ * batch_;
   const std::int64_t samples = std::accumulate(data_.samples.begin() + first,
                                                data_.samples.begin() + std::min(first + batch_, all), std::int64_t{0});
-  const double share = 1.0 / static_cast<double>(data_.of.value_or(samples));
+  const double share = stages_.at(number).loss().weight(data_.samples[static_cast<std::size_t>(microbatch)]) /
+                       static_cast<double>(data_.of.value_or(samples));
   auto& [last_share, last] = loss_gradient_;
   if (last.defined() && last_share == share) {
     return last;
@@ -233,12 +242,9 @@ Tensor Pipeline::gradient_for(int number, int microbatch) {
   return gradient;
 }
 
-/// Keeps the next input of stage `number` until it is used or sent. Does nothing if there is no such stage (before the
-/// first).
+/// Keeps the next input of stage `number` until it is used or sent.
 void Pipeline::give(Tensor tensor, int number, int microbatch, Direction direction) {
-  if (number >= 0) {
-    results_[tag(number, microbatch, direction)] = std::move(tensor);
-  }
+  results_[tag(number, microbatch, direction)] = std::move(tensor);
 }
 
 /// Returns the input of stage `number`, made by another stage of this rank or received from another rank.

@@ -22,23 +22,29 @@
 namespace stagecoach {
 
 /// The data of a run, micro-batch by micro-batch. `input` is called on the ranks of the first stage and `labels` on
-/// those of the last; both return tensors on the rank's device. Without `labels`, the schedule must list forwards only.
+/// those of the last; both return tensors on the rank's device. Without `labels` there is no loss: a schedule that
+/// lists backwards needs `output_gradient`.
 struct StepData {
   std::function<Tensor(int microbatch)> input;   ///< [n, …]
-  std::function<Tensor(int microbatch)> labels;  ///< [n] int32
+  std::function<Tensor(int microbatch)> labels;  ///< [n, …], as the loss of the last stage takes them
   /// The number of samples of each micro-batch; set on every rank.
   std::vector<std::int64_t> samples;
   /// The number of samples of the whole batch, if other pipelines train on the rest of it.
   std::optional<std::int64_t> of = {};
   /// Where the first micro-batch is, for layers that draw random numbers.
   std::optional<BatchPosition> position = {};
+  /// Returns the gradient of the last stage's output [n, …], called on its ranks: for a loss outside of the pipeline.
+  std::function<Tensor(int microbatch)> output_gradient = {};
+  bool wants_input_gradient = false;  ///< whether backwards compute the gradient of the first stage's input
 };
 
 /// Callbacks of a program during a run. Each may be empty.
 struct Hooks {
-  /// Called on the rank of the last stage with a micro-batch's summed loss [] and its predictions (see Stage). Without
+  /// Called on the rank of the last stage with a micro-batch's loss [] and its predictions (see Stage). Without
   /// labels the loss is undefined, and they are the output.
   std::function<void(int microbatch, const Tensor& loss, const Tensor& logits)> see_logits = {};
+  /// Called on the rank of the first stage with the gradient of a micro-batch's input, if it is wanted.
+  std::function<void(int microbatch, const Tensor& gradient)> see_input_gradient = {};
   /// Performs a reduction. Without it gradients are those of this pipeline alone.
   std::function<void(const Action& reduction)> reduce = {};
   /// Performs an update. Without it the schedule must list none.

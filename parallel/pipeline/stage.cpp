@@ -19,7 +19,7 @@ std::optional<ActionLog::Scope> timed(ActionLog* log, const Action& action) {
 
 }  // namespace
 
-Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute, ClassifierLoss loss, Record record)
+Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute, LossFunction loss, Record record)
     : layers_(std::move(layers)),
       recompute_(recompute),
       loss_(std::move(loss)),

@@ -11,7 +11,7 @@
 
 #include "core/autograd/backward.h"
 #include "nn/batch_position.h"
-#include "nn/classifier_loss.h"
+#include "nn/loss_function.h"
 #include "nn/sequential.h"
 #include "parallel/pipeline/recorded_passes.h"
 
@@ -31,8 +31,8 @@ class Stage {
   /// are recorded as CUDA graphs and replayed, with the same results. Then the layers must do the same each time and
   /// not wait for the device or other ranks. Passes that must be computed again, or whose weights move, are not
   /// recorded.
-  Stage(std::shared_ptr<Sequential> layers, Recompute recompute = Recompute::no,
-        ClassifierLoss loss = loss_of_whole_logits, Record record = Record::no);
+  Stage(std::shared_ptr<Sequential> layers, Recompute recompute = Recompute::no, LossFunction loss = {},
+        Record record = Record::no);
 
   /// From now on `log`, which must outlive the stage, times the forwards and backwards as those of stage `number`,
   /// unless a caller opens a scope of the log around them.
@@ -41,9 +41,8 @@ class Stage {
   /// Runs the layers on input `x` and keeps what the backward needs. `wants_gradient` says whether backward should
   /// return the gradient of x (true for all stages except the first).
   Tensor forward(int microbatch, const Tensor& x, bool wants_gradient);
-  /// Replaces forward in the last stage: returns the loss, which is the sum over the samples of -log
-  /// softmax(logits)[label], and stores the predictions in `logits`, unless that is null: the output, unless the loss
-  /// makes others of it.
+  /// Replaces forward in the last stage: returns the loss [] of the output and the labels (targets of any kind), and
+  /// stores the predictions in `logits`, unless that is null: the output, unless the loss makes others of it.
   Tensor forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient, Tensor* logits);
 
   /// From now on adds the parameters' gradients in the order of `microbatches`, whatever the order of the backwards. A
@@ -63,6 +62,7 @@ class Stage {
   /// Returns the number of micro-batches whose gradients wait to be added.
   std::size_t waiting_gradients() const { return waiting_.size(); }
   Sequential& layers() { return *layers_; }
+  const LossFunction& loss() const { return loss_; }
 
  private:
   /// A micro-batch between forward and backward.
@@ -87,7 +87,7 @@ class Stage {
 
   std::shared_ptr<Sequential> layers_;
   Recompute recompute_;
-  ClassifierLoss loss_;
+  LossFunction loss_;
   ActionLog* log_ = nullptr;
   int number_ = 0;
   std::unique_ptr<RecordedPasses> passes_;  // null unless forwards and backwards are recorded

@@ -13,6 +13,11 @@ bool counts_updates(Operation operation) {
   return operation == Operation::update || operation == Operation::reduce_grad;
 }
 
+bool goes_forward(Operation operation) {
+  return operation == Operation::forward || operation == Operation::send_forward ||
+         operation == Operation::receive_forward;
+}
+
 Schedule without(const Schedule& schedule, bool (*left_out)(Operation)) {
   Schedule rest = schedule;
   for (auto& actions : rest.ranks) {
@@ -55,11 +60,10 @@ Schedule with_fewer_microbatches(const Schedule& schedule, int count) {
 }
 
 Schedule forwards_of(const Schedule& schedule) {
-  return without(schedule, [](Operation operation) {
-    return operation != Operation::forward && operation != Operation::send_forward &&
-           operation != Operation::receive_forward;
-  });
+  return without(schedule, [](Operation operation) { return !goes_forward(operation); });
 }
+
+Schedule backwards_of(const Schedule& schedule) { return without(schedule, goes_forward); }
 
 Schedule computations_of(const Schedule& schedule) {
   Schedule computations = without(schedule, is_communication);

@@ -118,6 +118,8 @@ void for_each_action(const Schedule& schedule, const See& see) {
 Schedule with_fewer_microbatches(const Schedule& schedule, int count);
 /// Returns only the forwards of `schedule` and their messages, for an evaluation of the model.
 Schedule forwards_of(const Schedule& schedule);
+/// Returns the rest of a schedule of one step: the backwards and their messages.
+Schedule backwards_of(const Schedule& schedule);
 /// Returns only the computations and updates of `schedule`, as a generator lists them.
 Schedule computations_of(const Schedule& schedule);
 

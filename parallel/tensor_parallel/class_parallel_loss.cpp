@@ -95,7 +95,7 @@ Tensor combined(const Tensor& statistics, const Tensor& logits, const Tensor& la
 
 }  // namespace
 
-ClassifierLoss class_parallel_loss(const TensorGroup& group) {
+LossFunction class_parallel_loss(const TensorGroup& group) {
   return [group](const Tensor& logits, const Tensor& labels, Tensor* predictions) {
     const Span span("class_parallel_loss", "forward");
     const SlicesHere here{1, group.rank * logits.size(1), group.ranks * logits.size(1)};
@@ -105,7 +105,7 @@ ClassifierLoss class_parallel_loss(const TensorGroup& group) {
   };
 }
 
-ClassifierLoss sliced_class_loss(int slices) {
+LossFunction sliced_class_loss(int slices) {
   return [slices](const Tensor& logits, const Tensor& labels, Tensor* predictions) {
     const Span span("class_parallel_loss", "forward");
     const SlicesHere here{slices, 0, logits.size(1)};

@@ -9,7 +9,7 @@
 /// the label, needs no exchange. Megatron-LM's vocab_parallel_cross_entropy does it with three all-reduces (Shoeybi et
 /// al., "Megatron-LM", 2019, section 3); it has no need of the predicted class.
 
-#include "nn/classifier_loss.h"
+#include "nn/loss_function.h"
 #include "parallel/tensor_parallel/tensor_group.h"
 
 namespace stagecoach {
@@ -19,8 +19,8 @@ inline constexpr std::int64_t kClassStatistics = 4;
 
 /// Returns the loss of this rank's slice of the logits, [N, C / ranks]; the ranks have slices in their order. All ranks
 /// call it together. Predictions are classes, [N] int32.
-ClassifierLoss class_parallel_loss(const TensorGroup& group);
+LossFunction class_parallel_loss(const TensorGroup& group);
 /// Returns the oracle: the loss of all logits [N, C] on one device, computed in as many slices, with equal bytes.
-ClassifierLoss sliced_class_loss(int slices);
+LossFunction sliced_class_loss(int slices);
 
 }  // namespace stagecoach

@@ -34,7 +34,7 @@ struct Outcome {
   Tensor predictions;
 };
 
-Outcome outcome_of(const ClassifierLoss& loss_of, const Tensor& logits, const Tensor& labels) {
+Outcome outcome_of(const LossFunction& loss_of, const Tensor& logits, const Tensor& labels) {
   const Tensor x = logits.clone().set_requires_grad(true);
   Tensor predictions;
   const Tensor loss = loss_of(x, labels, &predictions);
@@ -171,7 +171,7 @@ TEST(ClassParallelLoss, SendsTheBytesOfTheFormula) {
 }
 
 TEST(ClassParallelErrors, NameTheLabelsAndShapes) {
-  const ClassifierLoss loss = sliced_class_loss(2);
+  const LossFunction loss = sliced_class_loss(2);
   const Tensor logits = Tensor::zeros({3, 4});
   EXPECT_TRUE(fails_with({"from 0 to 3", "got 4 for sample 1"}, [&] { loss(logits, labels_of({0, 4, 0}), nullptr); }));
   EXPECT_TRUE(fails_with({"got -1 for sample 2"}, [&] { loss(logits, labels_of({0, 3, -1}), nullptr); }));

@@ -89,17 +89,17 @@ std::shared_ptr<const LayerFactory> layers_of(const SlicedCase& tested, Communic
 }
 
 // The losses of their models.
-ClassifierLoss sliced_loss(const SlicedCase& tested, int slices) {
+LossFunction sliced_loss(const SlicedCase& tested, int slices) {
   return tested.classes == ClassParallel::yes ? sliced_class_loss(slices) : loss_of_whole_logits;
 }
-ClassifierLoss loss_on_ranks(const SlicedCase& tested, Communicator& comm) {
+LossFunction loss_on_ranks(const SlicedCase& tested, Communicator& comm) {
   return tested.classes == ClassParallel::yes ? class_parallel_loss({comm.size(), comm.rank(), &comm})
                                               : loss_of_whole_logits;
 }
 
 /// Accumulates the gradients of the mean loss over a batch in two micro-batches of unequal size.
 void accumulate_gradients(Sequential& model, const Tensor& images, const Tensor& labels,
-                          const ClassifierLoss& loss_of = loss_of_whole_logits) {
+                          const LossFunction& loss_of = loss_of_whole_logits) {
   for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>(0, 3), {3, 2}}) {
     const Tensor logits = model.forward(images.narrow(first, count));
     backward(scale(loss_of(logits, labels.narrow(first, count), nullptr), 1.0 / kBatch));
@@ -107,7 +107,7 @@ void accumulate_gradients(Sequential& model, const Tensor& images, const Tensor&
 }
 
 /// Trains for some steps on batches of random images.
-test::Record train(Sequential& model, const ClassifierLoss& loss_of, OptimizerKind kind, int steps,
+test::Record train(Sequential& model, const LossFunction& loss_of, OptimizerKind kind, int steps,
                    std::int64_t image_size, Device device) {
   const auto optimizer = make_optimizer(kind, model.named_parameters(), 0.02, kind == OptimizerKind::sgd ? 0.9 : 0, 0);
   const Tensor labels = random_labels(kBatch, kSharedClasses, device);
