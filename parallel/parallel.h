@@ -10,8 +10,8 @@
 /// | `DistributedDataParallel` | each rank, within launch() | all weights; gradients are summed during the backward   |
 ///
 /// All three train, bit for bit, the weights of one device that accumulates the gradients of the same micro-batches.
-/// docs/examples/own_model.cpp is a whole program. Checkpoints, metrics and a progress bar are in
-/// parallel/training/run.h.
+/// docs/examples/own_model.cpp is a whole program, and own_loss.cpp beside it has a loss of its own. Checkpoints,
+/// metrics and a progress bar are in parallel/training/run.h.
 ///
 /// `chunks` of Pipe are micro-batches, as in the wrappers of other libraries. In chapter 5, and in `--chunks` of all
 /// chapters, chunks are the stages per rank (virtual stages).

@@ -9,6 +9,7 @@
 #include "core/base/throw_if.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
+#include "nn/batch_position.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/wrappers/require_batch.h"
@@ -16,7 +17,7 @@
 namespace stagecoach {
 
 DataParallel::DataParallel(const std::function<std::shared_ptr<Module>()>& make_model, DataParallelSettings settings)
-    : ranks_({.ranks = settings.ranks, .device = settings.device, .timeout = settings.timeout}) {
+    : loss_(settings.loss), ranks_({.ranks = settings.ranks, .device = settings.device, .timeout = settings.timeout}) {
   static_cast<void>(settings.optimizer({}));  // throws for wrong settings before a rank runs
   for (int r = 0; r < settings.ranks; ++r) {
     std::shared_ptr<Module> model = make_model();
@@ -36,25 +37,31 @@ DataParallel::DataParallel(const std::function<std::shared_ptr<Module>()>& make_
   });
 }
 
-double DataParallel::train_step(const Tensor& images, const Tensor& labels) {
-  require_batch("DataParallel", images, labels);
+double DataParallel::train_step(const Tensor& x, const Tensor& target) {
+  require_batch("DataParallel", x, target, loss_);
   copy_requires_grad();
-  const std::int64_t batch = images.size(0);
+  const LossFunction loss_function = loss_.value_or(LossFunction());
+  const std::int64_t batch = x.size(0);
+  const std::int64_t step = optimizer_->steps_done();
   double loss_sum = 0;
   ranks_.run([&](Rank& rank) {
     Module& model = *models_[static_cast<std::size_t>(rank.index)];
     model.train(true);
     broadcast_tensors(model.named_parameters(), rank.comm);  // rank 0 has updated them since the last batch
 
-    Tensor loss = Tensor::zeros({}, DType::float32, rank.device);
+    double loss_of_share = 0;
     if (const Share share = share_of(batch, rank.index, rank.world); share.count > 0) {
-      const Tensor x = images.detach().narrow(share.first, share.count).to(rank.device);
-      const Tensor logits = model.forward(x);
-      loss = cross_entropy(logits, labels.narrow(share.first, share.count).to(rank.device), Reduction::sum);
-      backward(loss, Tensor::full({}, 1.0 / static_cast<double>(batch), DType::float32, rank.device));
+      const BatchScope scope(BatchPosition{step, share.first});
+      const auto of_rank = [&](const Tensor& all) {
+        return all.detach().narrow(share.first, share.count).to(rank.device);
+      };
+      const Tensor loss = loss_function(model.forward(of_rank(x)), of_rank(target));
+      const double weight = loss_function.weight(share.count);
+      backward(loss, Tensor::full({}, weight / static_cast<double>(batch), DType::float32, rank.device));
+      loss_of_share = loss.item() * weight;
     }
     reduce_gradients(rank);
-    const double sum = rank.comm.sum_numbers({loss.item()})[0];
+    const double sum = rank.comm.sum_numbers({loss_of_share})[0];
     if (rank.index == 0) {
       loss_sum = sum;
       optimizer_->step();
@@ -107,7 +114,7 @@ void DataParallel::reduce_gradients(Rank& rank) {
 }
 
 Tensor DataParallel::forward(const Tensor& x) {
-  require_images("DataParallel", x);
+  require_input("DataParallel", x);
   Tensor output;
   ranks_.run([&](Rank& rank) {
     if (rank.index == 0) {

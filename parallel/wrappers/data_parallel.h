@@ -5,8 +5,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "nn/loss_function.h"
 #include "nn/make_optimizer.h"
 #include "nn/module.h"
 #include "parallel/launch/rank_pool.h"
@@ -15,6 +17,7 @@ namespace stagecoach {
 
 struct DataParallelSettings {
   int ranks = 2;
+  std::optional<LossFunction> loss = {};  ///< empty: the cross-entropy of logits [N, C] and labels int32 [N]
   MakeOptimizer optimizer = sgd();
   std::uint64_t seed = 1;  ///< of the initial weights
   DeviceType device = DeviceType::cpu;
@@ -40,14 +43,16 @@ class DataParallel {
   /// optimizer refuses.
   explicit DataParallel(const std::function<std::shared_ptr<Module>()>& make_model, DataParallelSettings settings = {});
 
-  /// Trains on a batch. Returns the mean loss (cross-entropy) over the N images: float32 [N, …], with labels int32 [N],
-  /// both on any device. Throws UsageError for tensors of other shapes or types.
-  double train_step(const Tensor& images, const Tensor& labels);
-  /// Returns the model's output for `x`, float32 [N, …], in evaluation mode, computed by rank 0: [N, …] on its device.
+  /// Trains on a batch. Returns the mean loss over the N samples: inputs [N, …], float32 or what the first layer takes,
+  /// with targets [N, …], both on any device. Throws UsageError for tensors of other shapes or types.
+  double train_step(const Tensor& x, const Tensor& target);
+  /// Returns the model's output for `x` [N, …] in evaluation mode, computed by rank 0: [N, …] on its device.
   Tensor forward(const Tensor& x);
 
   /// Returns the model of rank 0, whose weights may be read, saved, replaced and frozen between calls.
   Module& model() { return *models_[0]; }
+  /// Returns the optimizer of that model. With both, parallel/training saves and resumes a training.
+  Optimizer& optimizer() { return *optimizer_; }
 
   /// Sets the learning rate from the next step on. Throws UsageError for a rate that the optimizer refuses.
   void set_learning_rate(double rate) { optimizer_->set_learning_rate(rate); }
@@ -58,8 +63,9 @@ class DataParallel {
   void reduce_gradients(Rank& rank);
 
   std::vector<std::shared_ptr<Module>> models_;  // one per rank
-  std::unique_ptr<Optimizer> optimizer_;         // of rank 0's model
-  RankPool ranks_;                               // destroyed first: its threads work on the models
+  std::optional<LossFunction> loss_;
+  std::unique_ptr<Optimizer> optimizer_;  // of rank 0's model
+  RankPool ranks_;                        // destroyed first: its threads work on the models
 };
 
 }  // namespace stagecoach

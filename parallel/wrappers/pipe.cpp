@@ -1,7 +1,6 @@
 #include "parallel/wrappers/pipe.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
@@ -10,8 +9,7 @@
 #include "datasets/shares.h"
 #include "parallel/pipeline/fastest_split.h"
 #include "parallel/pipeline/layer_profile.h"
-#include "parallel/schedule/lower.h"
-#include "parallel/schedule/schedule_kinds.h"
+#include "parallel/wrappers/pipe_schedule.h"
 #include "parallel/wrappers/require_batch.h"
 
 namespace stagecoach {
@@ -20,47 +18,32 @@ namespace {
 std::shared_ptr<Sequential> require_layers(std::shared_ptr<Sequential> model) {
   throw_if<UsageError>(model == nullptr || model->size() == 0,
                        "Pipe: expected a model with layers, got one without; add() them before");
+  std::map<const Module*, std::string> seen;
+  for (const auto& [name, layer] : model->children()) {
+    const auto [first, is_new] = seen.emplace(layer.get(), name);
+    throw_if<UsageError>(!is_new,
+                         "Pipe: expected each layer once, got the same one as '{}' and as '{}', which may be on two "
+                         "ranks; make two layers",
+                         first->second, name);
+  }
   return model;
-}
-
-/// Returns the stages per rank: where the settings leave the choice, two, or the nearest number that the schedule
-/// takes.
-int stages_per_rank(const PipeSettings& settings) {
-  const ScheduleKind* kind = find_schedule(settings.schedule);
-  if (settings.stages_per_rank != 0 || kind == nullptr) {
-    return settings.stages_per_rank;
-  }
-  return std::clamp(2, kind->min_chunks, kind->max_chunks);
-}
-
-/// Returns what make_schedule makes. Its errors name the micro-batches as PipeSettings does.
-Schedule make_computations(const PipeSettings& settings) try {
-  return make_schedule(settings.schedule, settings.ranks, settings.chunks, stages_per_rank(settings));
-} catch (const UsageError& error) {
-  constexpr std::string_view kTheirs = "`microbatches`";
-  std::string text = error.what();
-  for (auto at = text.find(kTheirs); at != std::string::npos; at = text.find(kTheirs)) {
-    text.replace(at + 1, kTheirs.size() - 2, "chunks");  // between the quotes
-  }
-  throw UsageError(text);
-}
-
-/// Returns the schedule of a step, with its messages.
-Schedule make_step(const PipeSettings& settings, int layers) {
-  const Schedule computations = make_computations(settings);
-  static_cast<void>(split_by_layers(layers, computations.stage_count()));  // throws for too many stages
-  return lower(computations, {.sends_wait = find_schedule(settings.schedule)->sends_wait});
 }
 
 Stage::Recompute recompute_of(const PipeSettings& settings) {
   return settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
 }
 
-/// Returns the split whose steps are as fast as possible for micro-batches of shape `images`. Measures at least two
-/// images, because batch norm in training needs more than one value per channel.
-Split measured_split(Sequential& model, const Shape& images, const Schedule& schedule, const PipeSettings& settings) {
-  const Shape measured = images.with(0, std::max<std::int64_t>(images[0], 2));
-  const auto profile = profile_layers(model, measured, Device{settings.device});
+World world_of(const PipeSettings& settings, int ranks) {
+  return {.ranks = ranks, .device = settings.device, .timeout = settings.timeout};
+}
+
+/// Returns the split whose steps are as fast as possible for micro-batches of shape `inputs`. Measures at least two
+/// samples, because batch norm in training needs more than one value per channel.
+Split measured_split(Sequential& model, const Shape& inputs, DType type, const Schedule& schedule,
+                     const PipeSettings& settings) {
+  const Shape measured = inputs.with(0, std::max<std::int64_t>(inputs[0], 2));
+  const BatchScope scope(BatchPosition{});  // for layers that draw random numbers
+  const auto profile = profile_layers(model, measured, Device{settings.device}, 5, type);
   return fastest_split(profile, schedule, recompute_of(settings));
 }
 
@@ -69,16 +52,24 @@ Split measured_split(Sequential& model, const Shape& images, const Schedule& sch
 Pipe::Pipe(std::shared_ptr<Sequential> model, PipeSettings settings)
     : model_(require_layers(std::move(model))),
       settings_(std::move(settings)),
+      loss_(settings_.loss.value_or(LossFunction())),
       learning_rate_(settings_.optimizer({})->learning_rate()),  // throws for wrong settings before a rank runs
-      schedule_(make_step(settings_, model_->size())),
-      optimizers_(static_cast<std::size_t>(settings_.ranks)),
-      ranks_({.ranks = settings_.ranks, .device = settings_.device, .timeout = settings_.timeout}) {
+      schedule_(schedule_of(settings_, model_->size())),
+      ranks_(std::make_shared<RankPool>(world_of(settings_, schedule_.rank_count()))) {
   if (!settings_.split.empty()) {
     throw_if<UsageError>(static_cast<int>(settings_.split.size()) != schedule_.stage_count(),
                          "Pipe: expected a split into {} stages, one per stage of the schedule, got {}",
                          schedule_.stage_count(), settings_.split.size());
     static_cast<void>(stagecoach::stages_of(*model_, settings_.split));  // throws for another number of layers
   }
+}
+
+std::vector<Device> Pipe::devices() const {
+  std::vector<Device> devices;
+  for (int r = 0; r < ranks_->ranks(); ++r) {
+    devices.push_back(device_of(world_of(settings_, ranks_->ranks()), r));
+  }
+  return devices;
 }
 
 std::map<int, std::shared_ptr<Sequential>> Pipe::stages_of_rank(int rank) const {
@@ -89,96 +80,132 @@ std::map<int, std::shared_ptr<Sequential>> Pipe::stages_of_rank(int rank) const 
   return mine;
 }
 
-void Pipe::place(const Shape& images) {
-  const Shape sample = images.with(0, 1);
+void Pipe::place(const Shape& inputs, DType type) {
+  const Shape sample = inputs.with(0, 1);
   if (!shapes_.empty()) {
-    throw_if<UsageError>(sample != shapes_[0], "Pipe: expected images of shape [N, …] with {} for one, got {}",
-                         to_string(shapes_[0]), to_string(images));
+    throw_if<UsageError>(sample != shapes_[0] || type != input_type_,
+                         "Pipe: expected inputs of shape [N, …] with {}{} for one, got {}{}", name_of(input_type_),
+                         to_string(shapes_[0]), name_of(type), to_string(inputs));
     return;
   }
   static_cast<void>(model_->output_shape(sample));  // throws before anything is allocated
-  const Shape microbatch = images.with(0, micro_batch_sizes(images[0], settings_.chunks)[0]);
-  split_ = settings_.split.empty() ? measured_split(*model_, microbatch, schedule_, settings_) : settings_.split;
+  const Shape microbatch = inputs.with(0, micro_batch_sizes(inputs[0], schedule_.microbatches)[0]);
+  split_ = settings_.split.empty() ? measured_split(*model_, microbatch, type, schedule_, settings_) : settings_.split;
   stages_ = stagecoach::stages_of(*model_, split_);
-  ranks_.run([&](Rank& rank) {
-    const auto stages = stages_of_rank(rank.index);
-    for (const auto& [number, stage] : stages) {
+  ranks_->run([&](Rank& rank) {
+    for (const auto& [number, stage] : stages_of_rank(rank.index)) {
       stage->materialize(settings_.seed, rank.device);
     }
-    auto optimizer = settings_.optimizer(joined(stages)->named_parameters());
-    optimizer->set_learning_rate(learning_rate_);
-    optimizers_[static_cast<std::size_t>(rank.index)] = std::move(optimizer);
   });
+  optimizer_ = settings_.optimizer(model_->named_parameters());
+  optimizer_->set_learning_rate(learning_rate_);
+  input_type_ = type;
   shapes_ = shapes_entering(*model_, split_, sample);
+}
+
+Optimizer& Pipe::optimizer() {
+  throw_if<UsageError>(optimizer_ == nullptr,
+                       "Pipe: the layers have no memory yet, so there is no optimizer; call place(shape) first");
+  return *optimizer_;
 }
 
 void Pipe::set_learning_rate(double rate) {
   settings_.optimizer({})->set_learning_rate(rate);  // throws before anything changes
   learning_rate_ = rate;
-  for (const auto& optimizer : optimizers_) {
-    if (optimizer != nullptr) {
-      optimizer->set_learning_rate(rate);
-    }
+  if (optimizer_ != nullptr) {
+    optimizer_->set_learning_rate(rate);
   }
 }
 
-/// Calls `body` on each rank, with its pipeline, and with the schedule and the data of the batch.
-void Pipe::run(const Schedule& schedule, const Tensor& images, const Tensor& labels, bool trains, const Body& body) {
-  place(images.shape());
-  const std::vector<std::int64_t> samples = micro_batch_sizes(images.size(0), settings_.chunks);
-  const auto count = static_cast<int>(samples.size());
-  const Schedule step = count < schedule.microbatches ? with_fewer_microbatches(schedule, count) : schedule;
-  const NoGrad no_grad;  // of this thread: the micro-batches are views without history
-  const std::vector<Tensor> inputs = micro_batches(images, count);
-  const std::vector<Tensor> targets = labels.defined() ? micro_batches(labels, count) : std::vector<Tensor>{};
-  ranks_.run([&](Rank& rank) {
-    std::map<int, Stage> stages;
-    for (const auto& [number, layers] : stages_of_rank(rank.index)) {
-      stages.emplace(number, Stage(layers, recompute_of(settings_)));
-    }
-    Pipeline pipeline(std::move(stages), shapes_, schedule_, rank.comm);
-    pipeline.train(trains);
-    StepData data{.input = [&](int i) { return inputs[static_cast<std::size_t>(i)].to(rank.device); },
-                  .labels = {},
-                  .samples = samples};
-    if (labels.defined()) {
-      data.labels = [&](int i) { return targets[static_cast<std::size_t>(i)].to(rank.device); };
-    }
-    body(rank, pipeline, step, data);
-  });
+std::unique_ptr<Pipeline> Pipe::make_pipeline(Rank& rank) const {
+  std::map<int, Stage> stages;
+  for (const auto& [number, layers] : stages_of_rank(rank.index)) {
+    stages.emplace(number, Stage(layers, recompute_of(settings_), loss_));
+  }
+  return std::make_unique<Pipeline>(std::move(stages), shapes_, schedule_, rank.comm);
 }
 
-double Pipe::train_step(const Tensor& images, const Tensor& labels) {
-  require_batch("Pipe", images, labels);
+/// Begins a batch. In training, layers that draw random numbers get the number of steps that are done, so that a
+/// resumed training goes on as it would have.
+std::unique_ptr<PipeBatch> Pipe::begin(const Tensor& x, bool trains) {
+  place(x.shape(), x.dtype());
+  auto batch = std::make_unique<PipeBatch>(ranks_, micro_batch_sizes(x.size(0), schedule_.microbatches),
+                                           [this](Rank& rank) { return make_pipeline(rank); });
+  batch->trains = trains;
+  if (trains) {
+    throw_if<UsageError>(optimizer_->parameters().empty(),
+                         "Pipe: expected a model with parameters to train, got one without; call forward");
+    const auto has_gradient = [](const auto& named) { return named.second.grad().defined(); };
+    const auto& parameters = optimizer_->parameters();
+    throw_if<UsageError>(
+        has_stepped_ && std::any_of(parameters.begin(), parameters.end(), has_gradient),
+        "Pipe: expected no gradients after step(), got those that it has used; call zero_grad() first");
+    has_stepped_ = false;
+    batch->position = BatchScope::current().value_or(BatchPosition{.step = optimizer_->steps_done()});
+  }
+  return batch;
+}
+
+double Pipe::backward(const Tensor& x, const Tensor& target, Tensor* output) {
+  require_batch("Pipe", x, target, settings_.loss);
+  const auto batch = begin(x, true);
+  const NoGrad no_grad;  // of this thread: the micro-batches are views without history
+  const std::vector<std::int64_t>& samples = batch->samples();
+  std::vector<Tensor> losses(samples.size());
+  std::vector<Tensor> outputs(samples.size());
+  batch->run(
+      schedule_,
+      {.inputs = micro_batches(x, schedule_.microbatches), .targets = micro_batches(target, schedule_.microbatches)},
+      {.see_logits = [&](int i, const Tensor& loss, const Tensor& predictions) {
+        losses[static_cast<std::size_t>(i)] = loss;
+        outputs[static_cast<std::size_t>(i)] = output == nullptr ? Tensor{} : predictions;
+      }});
+  if (output != nullptr) {
+    *output = cat(outputs);
+  }
   double loss_sum = 0;
-  run(schedule_, images, labels, true, [&](Rank& rank, Pipeline& pipeline, const Schedule& step, const StepData& data) {
-    std::vector<Tensor> losses;
-    pipeline.run(step, data, {.see_logits = [&](int, const Tensor& loss, const Tensor&) { losses.push_back(loss); }});
-    for (const Tensor& loss : losses) {  // only on the rank of the last stage
-      loss_sum += loss.item();
-    }
-    rank.comm.barrier();  // no rank makes the step if another's backward has failed
-    Optimizer& optimizer = *optimizers_[static_cast<std::size_t>(rank.index)];
-    optimizer.step();
-    optimizer.zero_grad();
-  });
-  return loss_sum / static_cast<double>(images.size(0));
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    loss_sum += losses[i].item() * loss_.weight(samples[i]);
+  }
+  return loss_sum / static_cast<double>(x.size(0));
+}
+
+void Pipe::step() {
+  optimizer().step();
+  has_stepped_ = true;
+}
+
+double Pipe::train_step(const Tensor& x, const Tensor& target) {
+  const double loss = backward(x, target);
+  step();
+  zero_grad();
+  return loss;
+}
+
+/// Returns the output of all micro-batches, on the device of the last stage.
+Tensor Pipe::run_forwards(PipeBatch& batch, const Tensor& x) const {
+  const NoGrad no_grad;
+  std::vector<Tensor> parts(batch.samples().size());
+  batch.run(
+      forwards_of(schedule_), {.inputs = micro_batches(x, schedule_.microbatches)},
+      {.see_logits = [&](int i, const Tensor&, const Tensor& output) { parts[static_cast<std::size_t>(i)] = output; }});
+  return cat(parts);
+}
+
+Tensor Pipe::forward_for_loss(const Tensor& x) {
+  require_input("Pipe", x);
+  throw_if<UsageError>(!grad_enabled(),
+                       "Pipe: forward_for_loss was called within NoGrad, where its output has no backward; call "
+                       "forward, or leave the scope");
+  auto batch = begin(x, true);
+  batch->wants_input_gradient = x.requires_grad();
+  const Tensor output = run_forwards(*batch, x);
+  return with_backward(output, x, std::move(batch), backwards_of(schedule_));
 }
 
 Tensor Pipe::forward(const Tensor& x) {
-  require_images("Pipe", x);
-  Tensor output;
-  run(forwards_of(schedule_), x, {}, false, [&](Rank&, Pipeline& pipeline, const Schedule& step, const StepData& data) {
-    const NoGrad no_grad;
-    std::vector<Tensor> parts(data.samples.size());
-    pipeline.run(step, data, {.see_logits = [&](int i, const Tensor&, const Tensor& logits) {
-                   parts[static_cast<std::size_t>(i)] = logits;
-                 }});
-    if (parts[0].defined()) {  // only on the rank of the last stage
-      output = cat(parts).to(Device{});
-    }
-  });
-  return output;
+  require_input("Pipe", x);
+  return run_forwards(*begin(x, false), x).to(Device{});
 }
 
 }  // namespace stagecoach

@@ -3,32 +3,37 @@
 /// Pipeline parallelism in one line: a model that is called like one on a single device, and runs as a pipeline.
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "nn/loss_function.h"
 #include "nn/make_optimizer.h"
 #include "nn/sequential.h"
 #include "parallel/launch/rank_pool.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/wrappers/pipe_batch.h"
 
 namespace stagecoach {
 
 struct PipeSettings {
-  /// Micro-batches per batch, as in other libraries' wrappers of this name. (`--chunks` of the chapters is something
-  /// else: the stages per rank, here `stages_per_rank`.)
-  int chunks = 4;
-  std::string schedule = "1f1b";  ///< a name that make_schedule knows
-  int ranks = 2;
-  int stages_per_rank = 0;          ///< 0: two where the schedule takes several, as in chapter 5
-  Split split = {};                 ///< layers per stage; empty: measured, so that a step is as fast as possible
-  MakeOptimizer optimizer = sgd();  ///< each rank has one for its own layers
-  bool recompute = false;           ///< activation checkpointing
-  std::uint64_t seed = 1;           ///< of the initial weights
+  /// Micro-batches per batch, as in other libraries' wrappers of this name; 0: as many as a given table has,
+  /// otherwise 4. (`--chunks` of the chapters is something else: the stages per rank, here `stages_per_rank`.)
+  int chunks = 0;
+  /// A name that make_schedule knows; a file with a table (schedule/text.h), such as PyTorch writes; or a table.
+  std::variant<std::string, Schedule> schedule = "1f1b";
+  int ranks = 0;                          ///< 0: as many as a given table has, otherwise 2
+  int stages_per_rank = 0;                ///< 0: two where the schedule takes several, as in chapter 5
+  Split split = {};                       ///< layers per stage; empty: measured, so that a step is as fast as possible
+  std::optional<LossFunction> loss = {};  ///< empty: the cross-entropy of logits [N, C] and labels int32 [N]
+  MakeOptimizer optimizer = sgd();        ///< one for all layers
+  bool recompute = false;                 ///< activation checkpointing
+  std::uint64_t seed = 1;                 ///< of the initial weights
   DeviceType device = DeviceType::cpu;
   double timeout = 30;  ///< seconds that a rank waits for another before the call fails
 };
@@ -41,56 +46,88 @@ struct PipeSettings {
 ///     double loss = pipe.train_step(images, labels);
 ///     Tensor logits = pipe.forward(images);
 ///
-/// `model` shares its layers with the pipe: between calls, its weights may be read, saved (save_weights) and replaced
-/// (load_weights). For use by one thread.
+/// or, with a loss outside of the pipe:
+///
+///     Tensor output = pipe.forward_for_loss(x);
+///     backward(mean_squared_error(output, target.to(output.device())));
+///     pipe.step();
+///     pipe.zero_grad();
+///
+/// `model` shares its layers with the pipe: between calls, its weights may be read, saved (save_weights), replaced
+/// (load_weights) and frozen, and its gradients read and changed. With the model and optimizer(), parallel/training
+/// saves and resumes a training, also with another number of ranks. For use by one thread.
 ///
 /// If a rank fails, its error is thrown to the caller, and the pipe cannot be used any more: later calls throw Error.
 /// What the constructor and the calls check before a rank runs (UsageError) changes nothing.
 /// Source of the interface: torch.distributed.pipeline.sync.Pipe, after Kim et al., "torchgpipe", 2020.
 class Pipe {
  public:
-  /// `model` must have no memory: each rank allocates its own stages. Throws UsageError for a model without layers, for
-  /// sizes that the schedule does not accept, for more stages than layers, for a split that does not fit, and for
-  /// settings that the optimizer refuses.
+  /// `model` must have no memory: each rank's stages are allocated on its device. Throws UsageError for a model without
+  /// layers, for sizes that the schedule does not accept, for a table that cannot run or does not fit, for more stages
+  /// than layers, for a split that does not fit, and for settings that the optimizer refuses; DataError for a file that
+  /// cannot be read.
   explicit Pipe(std::shared_ptr<Sequential> model, PipeSettings settings = {});
 
-  /// Gives the layers memory: measures them for images of this shape [N, …], splits them into stages, and initialises
-  /// each stage on its rank. The first train_step or forward calls it. Call it before to load weights that the first
-  /// step trains further. Throws Error, naming the layer, for a shape that the model does not accept and for a model
-  /// that has memory already, and UsageError for images of another shape than before.
-  void place(const Shape& images);
+  /// Gives the layers memory: measures them for inputs of this shape [N, …] and type, splits them into stages, and
+  /// initialises each stage on its rank. The first batch calls it. Call it before to load weights that the first step
+  /// trains further. Throws Error, naming the layer, for a shape that the model does not accept and for a model that
+  /// has memory already, and UsageError for inputs of another shape or type than before.
+  void place(const Shape& inputs, DType type = DType::float32);
 
-  /// Trains on a batch: forward, backward, and the optimizers' step. Returns the mean loss (cross-entropy) over the N
-  /// images: float32 [N, …], with labels int32 [N], both on any device. A batch with fewer images than micro-batches
-  /// has one micro-batch per image. Throws UsageError for tensors of other shapes or types.
-  double train_step(const Tensor& images, const Tensor& labels);
-  /// Returns the model's output for `x`, float32 [N, …], in evaluation mode, on the CPU: [N, …].
+  /// Runs the forwards and backwards of a batch, and adds to the gradients those of the mean loss over the N samples,
+  /// which it returns: inputs [N, …], float32 or what the first layer takes, with targets [N, …], both on any device.
+  /// Stores the model's output [N, …] in `output`, unless it is null, on the device of the last stage. A batch with
+  /// fewer samples than micro-batches has one micro-batch per sample. Throws UsageError for tensors of other shapes or
+  /// types, and if zero_grad() was not called after the last step().
+  double backward(const Tensor& x, const Tensor& target, Tensor* output = nullptr);
+  /// The optimizer's step, on the calling thread.
+  void step();
+  void zero_grad() { optimizer().zero_grad(); }
+  /// Trains on a batch: backward, step, zero_grad. Returns the mean loss.
+  double train_step(const Tensor& x, const Tensor& target);
+
+  /// Returns the model's output for `x` in training mode, [N, …], on the device of the last stage. Its backward runs
+  /// the pipeline's: it adds to the gradients of the parameters, and of `x` if x requires one. Until then each rank
+  /// keeps all micro-batches, as with GPipe. Several outputs may be in use at a time. Throws UsageError as backward()
+  /// does.
+  Tensor forward_for_loss(const Tensor& x);
+  /// Returns the model's output for `x` in evaluation mode, on the CPU: [N, …].
   Tensor forward(const Tensor& x);
 
+  /// Returns the model, whose parameters are on the devices of their ranks.
+  Sequential& model() { return *model_; }
+  /// Returns the optimizer of all layers. Throws UsageError before place().
+  Optimizer& optimizer();
   /// Sets the learning rate of all layers from the next step on. Throws UsageError for a rate that the optimizer
   /// refuses.
   void set_learning_rate(double rate);
-  double learning_rate() const { return learning_rate_; }
+  double learning_rate() const { return optimizer_ == nullptr ? learning_rate_ : optimizer_->learning_rate(); }
 
   /// Returns the layers per stage; empty before place().
   const Split& split() const { return split_; }
   /// Returns what each rank does in a training step.
   const Schedule& schedule() const { return schedule_; }
+  /// Returns the devices of the ranks: for a Run (parallel/training/run.h).
+  std::vector<Device> devices() const;
 
  private:
-  using Body = std::function<void(Rank& rank, Pipeline& pipeline, const Schedule& schedule, const StepData& data)>;
-  void run(const Schedule& schedule, const Tensor& images, const Tensor& labels, bool trains, const Body& body);
+  std::unique_ptr<PipeBatch> begin(const Tensor& x, bool trains);
+  std::unique_ptr<Pipeline> make_pipeline(Rank& rank) const;
   std::map<int, std::shared_ptr<Sequential>> stages_of_rank(int rank) const;
+  Tensor run_forwards(PipeBatch& batch, const Tensor& x) const;
 
   std::shared_ptr<Sequential> model_;
   PipeSettings settings_;
-  double learning_rate_;
+  LossFunction loss_;
+  double learning_rate_;  // at first
   Schedule schedule_;
   Split split_;
-  std::vector<Shape> shapes_;                           // of each stage's input, for one image; empty before place()
-  std::vector<std::shared_ptr<Sequential>> stages_;     // share the layers of model_
-  std::vector<std::unique_ptr<Optimizer>> optimizers_;  // one per rank; null before place()
-  RankPool ranks_;                                      // destroyed first: its threads work on the stages
+  DType input_type_ = DType::float32;
+  std::vector<Shape> shapes_;                        // of each stage's input, for one sample; empty before place()
+  std::vector<std::shared_ptr<Sequential>> stages_;  // share the layers of model_
+  std::unique_ptr<Optimizer> optimizer_;             // null before place()
+  bool has_stepped_ = false;                         // with the gradients that there are
+  std::shared_ptr<RankPool> ranks_;                  // destroyed first, unless an output still has a backward to run
 };
 
 }  // namespace stagecoach

@@ -4,17 +4,26 @@
 
 namespace stagecoach {
 
-void require_images(const char* wrapper, const Tensor& images) {
-  throw_if<UsageError>(!images.defined() || images.dtype() != DType::float32 || images.dims() < 2 || images.size(0) < 1,
-                       "{}: expected images float32 [N, …] for N of at least 1, got {}; give one batch", wrapper,
-                       describe(images));
+void require_input(const char* wrapper, const Tensor& x) {
+  const bool is_batch = x.defined() && x.dims() >= 2 && x.size(0) >= 1;
+  throw_if<UsageError>(!is_batch || x.dtype() == DType::float64 || x.dtype() == DType::float16,
+                       "{}: expected inputs float32, int32 or uint8 [N, …] for N of at least 1, got {}; give one batch",
+                       wrapper, describe(x));
 }
 
-void require_batch(const char* wrapper, const Tensor& images, const Tensor& labels) {
-  require_images(wrapper, images);
-  throw_if<UsageError>(!labels.defined() || labels.dtype() != DType::int32 || labels.shape() != Shape{images.size(0)},
-                       "{}: expected labels int32[{}], one per image, got {}; give the labels of the same batch",
-                       wrapper, images.size(0), describe(labels));
+void require_batch(const char* wrapper, const Tensor& x, const Tensor& target,
+                   const std::optional<LossFunction>& loss) {
+  require_input(wrapper, x);
+  if (loss) {
+    throw_if<UsageError>(!target.defined() || target.dims() < 1 || target.size(0) != x.size(0),
+                         "{}: expected a target [{}, …], one per sample, got {}; give the targets of the same batch",
+                         wrapper, x.size(0), describe(target));
+    return;
+  }
+  throw_if<UsageError>(!target.defined() || target.dtype() != DType::int32 || target.shape() != Shape{x.size(0)},
+                       "{}: expected labels int32[{}], one per sample, got {}; give the labels of the same batch, or a "
+                       "loss of your own for other targets",
+                       wrapper, x.size(0), describe(target));
 }
 
 }  // namespace stagecoach

@@ -2,14 +2,18 @@
 /// @file
 /// Checks of the batches that the wrappers are given.
 
+#include <optional>
+
 #include "core/tensor.h"
+#include "nn/loss_function.h"
 
 namespace stagecoach {
 
-/// Throws UsageError, which begins with `wrapper`, unless `labels` is int32 [N] for N >= 1 `images`, which are float32
-/// [N, …].
-void require_batch(const char* wrapper, const Tensor& images, const Tensor& labels);
-/// Throws UsageError likewise for images alone.
-void require_images(const char* wrapper, const Tensor& images);
+/// Throws UsageError, which begins with `wrapper`, unless `x` is a batch [N, …] of N >= 1 samples: float32, or, for
+/// models that begin with such a layer, int32 or uint8.
+void require_input(const char* wrapper, const Tensor& x);
+/// Throws UsageError likewise unless `target` has N targets as well; those of the cross-entropy, which is trained
+/// without a `loss`, are labels int32 [N].
+void require_batch(const char* wrapper, const Tensor& x, const Tensor& target, const std::optional<LossFunction>& loss);
 
 }  // namespace stagecoach

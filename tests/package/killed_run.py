@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Kills docs/examples/train_your_own.cpp in the middle of its training, and continues it.
+"""Kills a program of docs/examples in the middle of its training, and continues it.
 
-    killed_run.py PROGRAM
+    killed_run.py PROGRAM                        train_your_own
+    killed_run.py PROGRAM RANKS RESUMED_RANKS    train_a_pipeline
 
 The resumed run must end with the bytes of an untouched one, and on a terminal a run must show a progress bar. Prints one
 line and returns 0 if so.
@@ -46,12 +47,14 @@ def kill_after(checkpoint, command):
 
 def main():
     program = sys.argv[1]
+    ranks, resumed_ranks = ([argument] for argument in sys.argv[2:4]) if len(sys.argv) > 2 else ([], [])
     with tempfile.TemporaryDirectory() as scratch:
         untouched, killed = (pathlib.Path(scratch) / name for name in ("untouched", "killed"))
-        shown = shown_on_terminal([program, untouched])
+        shown = shown_on_terminal([program, untouched, *ranks])
         assert "Epoch 20 [===" in shown and "step 63/63  loss " in shown, f"no progress bar: {shown[-500:]}"
-        kill_after(killed / "checkpoints/epoch-4-step-0/manifest.safetensors", [program, killed])
-        resumed = subprocess.run([program, killed, "resume"], check=True, capture_output=True, text=True).stdout
+        kill_after(killed / "checkpoints/epoch-4-step-0/manifest.safetensors", [program, killed, *ranks])
+        continued = [program, killed, *resumed_ranks, "resume"]
+        resumed = subprocess.run(continued, check=True, capture_output=True, text=True).stdout
         assert "Continues in epoch" in resumed and "Epoch: 20, " in resumed, resumed
         weights, expected = ((run / "weights.safetensors").read_bytes() for run in (killed, untouched))
         assert weights == expected, "the resumed run has other weights than the untouched one"

@@ -66,10 +66,10 @@ TEST(Pipe, RefusesABatchOfAnotherShapeAndGoesOn) {
   const Tensor labels = random_labels(4, 3);
   EXPECT_TRUE(fails_with<Error>({"layer 'fc1'"}, [&] { pipe.train_step(Tensor::zeros({4, 5}), labels); }));
   pipe.train_step(x, labels);
-  EXPECT_TRUE(fails_with<UsageError>({"expected images of shape [N, …] with [1, 4] for one, got [4, 5]"}, [&] {
+  EXPECT_TRUE(fails_with<UsageError>({"expected inputs of shape [N, …] with float32[1, 4] for one, got float32[4, 5]"}, [&] {
     pipe.train_step(Tensor::zeros({4, 5}), labels);
   }));
-  EXPECT_TRUE(fails_with<UsageError>({"expected images float32", "float64"}, [&] {
+  EXPECT_TRUE(fails_with<UsageError>({"expected inputs float32", "float64"}, [&] {
     pipe.forward(Tensor::zeros({4, 4}, DType::float64));
   }));
   EXPECT_TRUE(fails_with<UsageError>({"expected labels int32[4]", "int32[3]"},
