@@ -31,14 +31,15 @@ void train(const RunOptions& options, int ranks) {
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.training_batches(train_loader)) {
       Tensor logits;
-      const double loss = pipe.backward(normalize(batch.images), batch.labels, &logits);
+      const double loss = pipe.backward(model_input(batch.inputs), batch.targets, &logits);
       pipe.step();
       pipe.zero_grad();
       const double loss_sum = loss * static_cast<double>(batch.global_size);
-      epoch.train_sums().add(Tensor::full({}, loss_sum, DType::float32, last), logits, batch.labels.to(last));
+      epoch.train_sums().add(Tensor::full({}, loss_sum, DType::float32, last), logits, batch.targets.to(last));
     }
     for (const Batch& batch : epoch.test_batches(test_loader)) {
-      count_correct(pipe.forward(normalize(batch.images)).to(last), batch.labels.to(last), epoch.test_sums().correct);
+      count_correct(pipe.forward(model_input(batch.inputs)).to(last), batch.targets.to(last),
+                    epoch.test_sums().correct);
     }
   }
 }
