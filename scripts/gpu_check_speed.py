@@ -156,12 +156,15 @@ def no_pytorch(check):
 PYTORCH_RUNS = (
     ("resnet18, batch 512, TF32", 60, "--model resnet18 --batch-size 512 --tf32"),
     ("vit, batch 512, TF32", 30, "--model vit --batch-size 512 --tf32"),
+    ("gpt, batch 512, TF32", 30, "--model gpt --batch-size 512 --tf32"),
     ("convnet, batch 1024", 32, "--model convnet --batch-size 1024"),
     ("convnet, batch 64", 60, "--model convnet --batch-size 64"),
 )
 
 
 def pytorch_data(check, flags):
+    if "gpt" in flags:
+        return PROJECT / "datasets/text/book.txt"
     return check.data if "convnet" in flags else few_images(check)
 
 
@@ -195,8 +198,9 @@ def beside_pytorch(check, title, seconds, flags):
                        str(seconds), *flags.split())
     ratios = re.findall(r"^R(atio to the fastest.*)", check.output(name), re.MULTILINE)
     check.note_status(part, status, f"r{ratios[-1]}" if ratios else "no ratio")
-    check.write(f"## Beside PyTorch: {title}\n\nThe same model, images ({check.data_name}) and optimizer, in turn. Ways "
-                "of running PyTorch: `tests/benchmarks/torch_cuda_epoch.py`.")
+    data = "text (datasets/text/book.txt)" if "gpt" in flags else f"images ({check.data_name})"
+    check.write(f"## Beside PyTorch: {title}\n\nThe same model, {data} and optimizer, in turn. Ways of running "
+                "PyTorch: `tests/benchmarks/torch_cuda_epoch.py`.")
     if status == 0:
         check.write(check.output(name).strip())
     else:

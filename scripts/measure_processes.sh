@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes docs/measurements/processes.md: messages and sums between threads and between processes beside what MPI itself
-# takes, chapters whose ranks are processes beside threads, and two machines at the ends of a virtual link.
+# takes, chapters whose ranks are processes beside threads, ranks that torchrun starts, and two machines at the ends of a
+# virtual link.
 #
 #   scripts/measure_processes.sh      as root, for the virtual link
 #
@@ -46,6 +47,15 @@ for ranks in 1 2 4; do
   both ch05_interleaved "$ranks" --balance layers --microbatches 4 --schedule 1f1b
   both ch06_ddp "$ranks" --first-bucket-size 4KiB --bucket-size 16KiB
 done
+
+say "measuring: torchrun"
+printf '\n## Started by torchrun\n\n'
+if command -v torchrun > /dev/null; then
+  printf 'The same weights by ranks that PyTorch starts, with Gloo between them (`tests/chapters/torchrun.py`):\n\n'
+  tests/chapters/torchrun.py --programs "$programs"
+else
+  printf 'Not measured: PyTorch, which has torchrun, is not installed.\n'
+fi
 
 say "measuring: two machines"
 printf '\n## Two machines\n\n'

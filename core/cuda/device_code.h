@@ -8,10 +8,10 @@
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
 ///   predicated_load(inside, address, outside = 0): the value at `address`, in the GPU's memory, or else `outside`,
 ///   fast_exp2(x): 2^x by one instruction, to within 2 units of the last place; subnormal numbers are 0,
-///   meet<threads>(): a barrier for all `threads` threads of a block whose warps run different code; __syncthreads()
-///   must be one and the same call for all of them, STAGECOACH_SHARED(Type, name): `name` is one object shared by the
-///   threads of a block, initially uninitialised, STAGECOACH_DYNAMIC_SHARED(Type, name): the same for a type of more
-///   than 48 KiB; `launch` is given its size.
+///   meet(): a barrier for all threads of a block whose warps run different code; __syncthreads() must be one and the
+///   same call for all of them,
+///   STAGECOACH_SHARED(Type, name): `name` is one object shared by the threads of a block, initially uninitialised,
+///   STAGECOACH_DYNAMIC_SHARED(Type, name): the same for a type of more than 48 KiB; `launch` is given its size.
 
 #include <cuda_runtime.h>
 
@@ -63,9 +63,8 @@ __device__ inline float fast_exp2(float x) {
   return power;
 }
 
-template <int kThreads>
-__device__ void meet() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");  // 0 is the barrier of __syncthreads()
+__device__ inline void meet() {
+  asm volatile("barrier.sync 0;" ::: "memory");  // unlike bar.sync, threads may execute it at different places
 }
 
 }  // namespace stagecoach::cuda

@@ -1,6 +1,6 @@
 """Runs our epochs and PyTorch's on the same GPU, in turn, and prints a Markdown table with the ratio.
 
-    cuda_epoch_ratio.py --data FOLDER [--model convnet] [--batch-size 64] [--tf32] [--rounds 3] [--program FILE]
+    cuda_epoch_ratio.py --data FOLDER|TEXT [--model convnet] [--batch-size 64] [--tf32] [--rounds 3] [--program FILE]
 
 PyTorch runs in every way of torch_cuda_epoch.py that works here; ours is compared with the fastest of them. Each way
 stays in memory, so that it is compiled once, and trains two epochs that do not count. Our program starts anew each
@@ -36,7 +36,8 @@ class TimeOver(BaseException):
 
 def our_rate(flags):
     """Images per second: the median of the epochs behind the first two."""
-    command = [flags.program, "--data", str(flags.data), "--model", flags.model, "--device", flags.device,
+    data = f"text:{flags.data}" if flags.data.is_file() else str(flags.data)
+    command = [flags.program, "--data", data, "--model", flags.model, "--device", flags.device,
                "--batch-size", str(flags.batch_size), "--epochs", str(WARM_UP + flags.epochs), "--optimizer", "adam",
                "--lr", "0.001"] + (["--tf32"] if flags.tf32 else [])  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
@@ -126,7 +127,7 @@ def print_table(rates):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True, type=pathlib.Path)
-    parser.add_argument("--model", choices=["convnet", "resnet18", "vit"], default="convnet")
+    parser.add_argument("--model", choices=["convnet", "resnet18", "vit", "gpt"], default="convnet")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to try this script")

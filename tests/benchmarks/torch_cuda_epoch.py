@@ -1,6 +1,6 @@
 """Trains our models in PyTorch on a GPU, in several ways, to find the one that is fastest.
 
-    torch_cuda_epoch.py --data FOLDER [--model convnet] [--batch-size 64] [--epochs 3] [--tf32] [--mode eager]
+    torch_cuda_epoch.py --data FOLDER|TEXT [--model convnet] [--batch-size 64] [--epochs 3] [--tf32] [--mode eager]
                         [--images-on host] [--channels-last]
 
 Prints one line per epoch in the form of the chapter programs. `cuda_epoch_ratio.py` runs several ways beside ours.
@@ -115,9 +115,10 @@ class Training:
         self.loss_sum = torch.zeros((), device=self.device)
         self.correct = torch.zeros((), dtype=torch.int64, device=self.device)
 
-        def forward(pixels, target):
-            images = pixels.to(torch.float32, memory_format=layout).div_(127.5).sub_(1)
-            logits = model(images)
+        def forward(inputs, target):
+            if inputs.dtype == torch.uint8:  # images, and not tokens
+                inputs = inputs.to(torch.float32, memory_format=layout).div_(127.5).sub_(1)
+            logits, target = model(inputs), target.flatten()
             return nn.functional.cross_entropy(logits, target), (logits.argmax(1) == target).sum()
 
         if mode == "compile":
@@ -159,14 +160,13 @@ class Training:
             self.step(pixels, target)
         loss = self.loss_sum.item()  # here too
         seconds = time.perf_counter() - start
-        count = len(self.labels)
-        return seconds, loss / count, self.correct.item() / count
+        return seconds, loss / len(self.labels), self.correct.item() / self.labels.numel()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True, type=pathlib.Path)
-    parser.add_argument("--model", choices=["convnet", "resnet18", "vit"], default="convnet")
+    parser.add_argument("--model", choices=["convnet", "resnet18", "vit", "gpt"], default="convnet")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--lr", type=float, default=0.001)

@@ -27,7 +27,17 @@ def read_batches(paths):
     )
 
 
+def read_text(path, context=64):
+    """The bytes of a file as in datasets/text.h: sequences [N, context], and the byte after each."""
+    text = np.fromfile(path, np.uint8)
+    text = torch.from_numpy(text[: len(text) - len(text) // 10].astype(np.int64))
+    count = (len(text) - 1) // context * context
+    return text[:count].reshape(-1, context), text[1 : count + 1].reshape(-1, context)
+
+
 def read_training_data(folder):
+    if folder.is_file():
+        return read_text(folder)
     nested = folder / "cifar-10-batches-bin"
     return read_batches((nested if nested.is_dir() else folder).glob("data_batch_*.bin"))
 
@@ -52,11 +62,12 @@ def make_model(name):
         from torch_cuda_epoch import resnet18
 
         return resnet18()
-    if name == "vit":
+    if name in ("vit", "gpt"):
         sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "nn"))
+        from golden_gpt import Gpt
         from golden_vit import Vit
 
-        return Vit()
+        return Vit() if name == "vit" else Gpt()
     return mlp() if name == "mlp" else convnet()
 
 

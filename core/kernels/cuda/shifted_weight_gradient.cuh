@@ -170,9 +170,9 @@ __device__ inline void store_taps(const ShiftedGradient& g, float* out, const fl
   }
 }
 
-/// The lines of a block. A step is a line of grad_y: (image, row), where row -1 does not exist. It needs rows row
-/// stride
-/// - 1 to row stride + 1 of x. The first steps only load x.
+/// The lines of a block. A step is a line of grad_y: (image, row), where row -1 does not exist. It needs the rows of x
+/// from row stride - 1 to row stride + 1. The first steps only load x. At the end of a step all threads of the block
+/// meet: then its lines are complete, and so are the products of the step before, whose memory is filled next.
 template <class Lines>
 struct LinesOfBlock {
   __device__ explicit LinesOfBlock(const ShiftedGradient& g) : rows(g.rows) {
@@ -198,13 +198,6 @@ struct LinesOfBlock {
 
 __device__ inline int next_line(int ring, int lines, int count) {
   return ring + count >= lines ? ring + count - lines : ring + count;
-}
-
-/// All threads of a block meet here once per step: the lines of the step are complete, and the products of the step
-/// before, whose memory is filled next, too.
-template <class Lines>
-__device__ void end_step() {
-  meet<Lines::kThreads>();
 }
 
 /// The work of the last warpgroup.
@@ -243,7 +236,7 @@ __device__ void load_lines(const ShiftedGradient& g, int output, int channel, Gr
     ring = next_line(ring, Lines::kRing, kStride);
     at = next;
     publish_to_tensor_cores();
-    end_step<Lines>();
+    meet();
   }
 }
 
@@ -259,7 +252,7 @@ __device__ __forceinline__ void multiply_lines(const ShiftedGradient& g, int tap
   for (int step = 0; step < at.steps; ++step) {
     ring = next_line(ring, Lines::kRing, Lines::kStride);
     wait_for_products();
-    end_step<Lines>();
+    meet();
     if (step >= Lines::kWarmUp && at.row >= 0) {
       start_line<Lines>(sums, a + step % 2 * Lines::kPixels * Lines::kPixelFloats,
                         b + ring * Lines::kGroups * Lines::kPadded * Lines::kPixelFloats);

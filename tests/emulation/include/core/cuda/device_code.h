@@ -40,9 +40,6 @@ T predicated_load(bool inside, const T* address, T outside = 0) {
 
 inline float fast_exp2(float x) { return std::exp2(x); }
 
-template <int kThreads>
-void meet() {
-  __syncthreads();
-}
+inline void meet() { __syncthreads(); }
 
 }  // namespace stagecoach::cuda
