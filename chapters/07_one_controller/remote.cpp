@@ -36,21 +36,20 @@ std::string stage_name(int stage) { return fmt::format("stage {}", stage); }
 RemoteTable table_of(const TrainingSettings& training, const Dataset& data, const Split& split) {
   RemoteTable table;
   for (std::size_t stage = 0; stage < split.size(); ++stage) {
-    table.modules[stage_name(static_cast<int>(stage))] = [&training, &data, split, stage](Device device) {
+    table.add_class(stage_name(static_cast<int>(stage)), [&training, &data, split, stage](Device device) {
       const auto part = stages_of(*make_model_of(training, data), split)[stage];
       part->materialize(training.seed, device);
       return part;
-    };
+    });
   }
-  table.optimizers["optimizer"] = [&training](NamedTensors parameters) {
-    return make_optimizer(training, std::move(parameters));
-  };
+  table.add_class("optimizer",
+                  [&training](NamedTensors parameters) { return make_optimizer(training, std::move(parameters)); });
   return table;
 }
 
 /// Returns the stages of the model on the workers, one on each.
 RemoteSequential make_remote_model(Master& master) {
-  std::vector<RemoteModule> stages;
+  std::vector<RRef> stages;
   for (int worker = 1; worker <= master.workers(); ++worker) {
     stages.push_back(master.remote(worker, stage_name(worker - 1)));
   }

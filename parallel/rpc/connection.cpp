@@ -46,14 +46,24 @@ const Value& Connection::value(int rank, const Answer& answer) {
   return **answer;
 }
 
-Tensor Connection::wait(int rank, const Answer& answer) {
+Value Connection::wait(int rank, const Answer& answer) {
   const Value& arrived = value(rank, answer);
-  throw_if<RemoteError>(!arrived.error.empty(), "{}", arrived.error);
-  return arrived.tensor;
+  if (const auto* failure = std::get_if<Failure>(&arrived)) {
+    throw RemoteError(failure->text);
+  }
+  return arrived;
 }
 
 Report Connection::report(int rank) {
-  return rank == 0 ? endpoint_.report() : Report::from(wait(rank, ask(rank, {.task = Task::report})));
+  return rank == 0 ? endpoint_.report() : Report::from(as<Tensor>(wait(rank, ask(rank, {.task = Task::report})), 0));
+}
+
+void Connection::drop_later(int rank, Id id) {
+  std::vector<Command>& later = to(rank).later;
+  if (later.empty() || later.back().task != Task::drop) {
+    later.push_back({.task = Task::drop});
+  }
+  later.back().arguments.emplace_back(Reference{id});
 }
 
 void Connection::shut_down() {

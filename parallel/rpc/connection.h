@@ -34,13 +34,15 @@ class Connection {
   void tell(int rank, Command command) { tell(rank, std::vector{std::move(command)}); }
   /// Sends the command before the next one to this rank: for destructors, which must not fail.
   void tell_later(int rank, const Command& command) { to(rank).later.push_back(command); }
+  /// Lets the rank forget a value, likewise.
+  void drop_later(int rank, Id id);
   /// Sends commands, one of which has an answer that is then to be waited for. Waits itself if very many answers of
   /// this rank have not been read, as when nobody waits for them.
   Answer ask(int rank, std::vector<Command> commands);
   Answer ask(int rank, Command command) { return ask(rank, std::vector{std::move(command)}); }
   /// Waits for the answer of rank `rank`. Throws RemoteError if it is an error; CommError if the rank shows no sign of
   /// life for the timeout of the world, or if a rank has failed.
-  Tensor wait(int rank, const Answer& answer);
+  Value wait(int rank, const Answer& answer);
 
   /// Returns what rank `rank` has done, which may be the master. Waits for a worker.
   Report report(int rank);

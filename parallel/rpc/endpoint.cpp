@@ -6,8 +6,20 @@
 #include <utility>
 
 #include "core/allocator.h"
+#include "core/base/error.h"
 
 namespace stagecoach::rpc {
+namespace {
+
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 28;  // of a message without its tensors
+
+void require_length(std::int64_t bytes) {
+  STAGECOACH_CHECK(bytes >= 0 && bytes <= kMaxBytes,
+                   "remote call: expected a message of at most {} bytes, got {}; send long values as tensors",
+                   kMaxBytes, bytes);
+}
+
+}  // namespace
 
 Tensor Report::to_tensor(Device device) const {
   std::vector<double> numbers{time, waited, peak_bytes};
@@ -44,6 +56,7 @@ void Endpoint::send(const Packed& packed, int to, int tag) {
   heartbeat_.note_use();
   std::vector<std::uint8_t> first(kMessageBytes);
   const auto length = static_cast<std::int64_t>(packed.bytes.size());
+  require_length(length);
   const std::size_t in_first = std::min(packed.bytes.size(), kMessageBytes - sizeof(length));
   std::memcpy(first.data(), &length, sizeof(length));
   std::memcpy(first.data() + sizeof(length), packed.bytes.data(), in_first);
@@ -66,6 +79,7 @@ Unpacker Endpoint::receive(int from, int tag) {
   auto bytes = take({kMessageBytes}, DType::uint8).to_vector<std::uint8_t>();
   std::int64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof(length));
+  require_length(length);
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(sizeof(length)));
   const auto in_first = static_cast<std::int64_t>(bytes.size());
   bytes.resize(static_cast<std::size_t>(std::min(length, in_first)));

@@ -1,9 +1,11 @@
 #include "parallel/rpc/master.h"
 
+#include <map>
 #include <sstream>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
+#include "core/base/parse.h"
 #include "core/base/throw_if.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/worker.h"
@@ -12,61 +14,47 @@ namespace stagecoach {
 
 using rpc::Task;
 
-Future::Future(Master& master, int rank, rpc::Id id, rpc::Answer answer)
-    : master_(&master), rank_(rank), id_(id), answer_(std::move(answer)), context_(master.context_id()) {}
+WorkerId::WorkerId(const std::string& name) {
+  const auto ranks = numbers_in(name, "worker#");
+  throw_if<UsageError>(!ranks || !std::in_range<int>(ranks->front()),
+                       "remote call to '{}': expected the name of a worker, such as worker1", name);
+  rank_ = static_cast<int>(ranks->front());
+}
 
-Tensor Future::wait() {
-  Tensor tensor = master_->connection_->wait(rank_, answer_);
-  if (context_ != 0 && context_ == master_->context_id()) {
-    master_->context_->note_fetched(id_, tensor);
+rpc::Value Future::value() {
+  rpc::Value value = master_->connection_->wait(rank_, answer_);
+  if (Tensor* tensor = std::get_if<Tensor>(&value)) {
+    for (DistributedContext* context : master_->contexts_) {
+      context->note_fetched(id_, *tensor);
+    }
   }
-  return tensor;
+  return value;
 }
 
 RRef::Owner::Owner(Master& of, int rank_, rpc::Id id_) : master(of), connection(of.connection_), rank(rank_), id(id_) {
   connection->require_worker(rank);
 }
 
-RRef::Owner::~Owner() { connection->tell_later(rank, {.task = Task::drop, .of = id}); }
+RRef::Owner::~Owner() { connection->drop_later(rank, id); }
 
 Future RRef::fetch() const {
-  const rpc::Answer answer = owner_->connection->ask(rank(), {.task = Task::send, .of = id(), .peer = 0});
+  const rpc::Answer answer = owner_->connection->ask(rank(), {.task = Task::send, .of = id()});
   return {owner_->master, rank(), id(), answer};
 }
 
-RRef RemoteModule::forward(const RRef& x) const { return forward(x, master_->at(rank_, x), {}); }
-
-RRef RemoteModule::forward(const Tensor& x) const {
-  const RRef input(*master_, rank_, master_->connection_->new_ids());
-  return forward(input, input, {master_->keep(rank_, input.id(), x)});
+void RRef::confirm() const {
+  rpc::Connection& connection = *owner_->connection;
+  connection.wait(rank(), connection.ask(rank(), {.task = Task::confirm, .of = id()}));
 }
 
-RRef RemoteModule::forward(const RRef& x, const RRef& input, std::vector<rpc::Command> before) const {
-  const RRef output(*master_, rank_, master_->connection_->new_ids());
-  DistributedContext* context = master_->context_;
-  const bool needs_input_grad = context != nullptr && context->record(output, input, x);
-  before.push_back({.task = Task::forward,
-                    .result = output.id(),
-                    .of = id_,
-                    .context = master_->context_id(),
-                    .needs_input_grad = needs_input_grad,
-                    .arguments = {input.id()}});
-  master_->connection_->tell(rank_, std::move(before));
-  return output;
-}
-
-void RemoteModule::train(bool on) const {
-  master_->connection_->tell(rank_, {.task = Task::train, .of = id_, .is_on = on});
-}
-
-NamedRRefs RemoteModule::list(Task task) const {
-  rpc::Connection& connection = *master_->connection_;
+NamedRRefs RRef::unpacked() const {
+  rpc::Connection& connection = *owner_->connection;
   rpc::Id next = connection.new_ids(rpc::kMaxListed);
-  const Tensor text = connection.wait(rank_, connection.ask(rank_, {.task = task, .result = next, .of = id_}));
+  const rpc::Answer answer = connection.ask(rank(), {.task = Task::unpack, .result = next, .of = id()});
+  std::istringstream names(rpc::as<std::string>(connection.wait(rank(), answer), 0));
   NamedRRefs tensors;
-  std::istringstream names(text.defined() ? rpc::text_of(text) : "");
   for (std::string name; std::getline(names, name);) {
-    tensors.emplace_back(name, RRef(*master_, rank_, next++));
+    tensors.emplace_back(name, RRef(owner_->master, rank(), next++));
   }
   return tensors;
 }
@@ -79,41 +67,54 @@ NamedTensors to_here(const NamedRRefs& tensors) {
   return copies;
 }
 
-RemoteModule Master::remote(int rank, const std::string& factory) {
-  const rpc::Id id = connection_->new_ids();
-  connection_->wait(rank, connection_->ask(rank, {.task = Task::make_module, .result = id, .name = factory}));
-  return {*this, rank, id};
+Master::PreparedCall Master::prepare(const rpc::Callee& callee, const std::vector<rpc::Argument>& arguments) {
+  PreparedCall call{.result = RRef(*this, callee.rank, connection_->new_ids())};
+  call.command = {.task = Task::call, .result = call.result.id(), .of = callee.object, .name = callee.name};
+  std::map<rpc::Id, RRef> here;  // a value that is used twice is sent once
+  for (const rpc::Argument& argument : arguments) {
+    if (const auto* reference = std::get_if<RRef>(&argument)) {
+      const auto found = here.find(reference->id());
+      call.used.push_back(found == here.end() ? at(callee.rank, *reference) : found->second);
+      here.emplace(reference->id(), call.used.back());
+      call.command.arguments.emplace_back(rpc::Reference{call.used.back().id()});
+    } else {
+      rpc::Value value = std::get<rpc::Value>(argument);
+      if (Tensor* tensor = std::get_if<Tensor>(&value)) {
+        *tensor = copy_of(callee.rank, *tensor);
+      }
+      call.command.arguments.push_back(std::move(value));
+    }
+  }
+  call.command.no_grad = !grad_enabled();
+  if (grad_enabled() && !contexts_.empty()) {
+    call.command.context = contexts_.back()->id_;
+    call.command.needs_grad = contexts_.back()->record(call.result, arguments);
+  }
+  return call;
 }
 
-Future Master::rpc_async(int rank, const std::string& function, const std::vector<Tensor>& arguments) {
-  connection_->require_worker(rank);
-  // All in one message, so that the call takes one each way. The worker keeps nothing of it.
-  std::vector<rpc::Command> commands;
-  std::vector<rpc::Id> ids;
-  for (const Tensor& argument : arguments) {
-    ids.push_back(connection_->new_ids());
-    commands.push_back(keep(rank, ids.back(), argument));
-  }
-  const rpc::Id result = connection_->new_ids();
-  commands.push_back({.task = Task::call, .result = result, .name = function, .arguments = ids});
-  for (const rpc::Id id : ids) {  // before the result is sent, which may be one of them
-    commands.push_back({.task = Task::drop, .of = id});
-  }
-  commands.push_back({.task = Task::send_and_drop, .of = result, .peer = 0});
-  return {*this, rank, result, connection_->ask(rank, std::move(commands))};
+RRef Master::remote(const rpc::Callee& callee, const std::vector<rpc::Argument>& arguments) {
+  const PreparedCall call = prepare(callee, arguments);
+  connection_->tell(callee.rank, call.command);
+  return call.result;
 }
 
-rpc::Id Master::context_id() const { return context_ == nullptr ? 0 : context_->id_; }
+Future Master::rpc_async(const rpc::Callee& callee, const std::vector<rpc::Argument>& arguments) {
+  const PreparedCall call = prepare(callee, arguments);
+  const rpc::Id id = call.result.id();
+  const Task send = call.command.context == 0 ? Task::send_and_drop : Task::send;  // a backward needs the result
+  return {*this, callee.rank, id, connection_->ask(callee.rank, {call.command, {.task = send, .of = id}})};
+}
 
-rpc::Command Master::keep(int rank, rpc::Id as, const Tensor& tensor) const {
+Tensor Master::copy_of(int rank, const Tensor& tensor) const {
   STAGECOACH_CHECK(tensor.defined(), "remote call to rank {}: expected a tensor, got an undefined one", rank);
   const NoGrad no_grad;
-  return {.task = Task::keep, .result = as, .value = {.tensor = tensor.clone().to(connection_->device())}};
+  return tensor.clone().to(connection_->device());
 }
 
-RRef Master::put(int rank, const Tensor& tensor) {
-  RRef there(*this, rank, connection_->new_ids());
-  connection_->tell(rank, keep(rank, there.id(), tensor));
+RRef Master::put(const WorkerId& to, const Tensor& tensor) {
+  RRef there(*this, to.rank(), connection_->new_ids());
+  connection_->tell(to.rank(), {.task = Task::keep, .result = there.id(), .arguments = {copy_of(to.rank(), tensor)}});
   return there;
 }
 
@@ -122,8 +123,8 @@ RRef Master::at(int rank, const RRef& value) {
     return value;
   }
   RRef there(*this, rank, connection_->new_ids());
-  connection_->tell(value.rank(), {.task = Task::send, .of = value.id(), .peer = rank});
-  connection_->tell(rank, {.task = Task::receive, .result = there.id(), .peer = value.rank()});
+  connection_->tell(value.rank(), {.task = Task::send, .peer = rank, .of = value.id()});
+  connection_->tell(rank, {.task = Task::receive, .peer = value.rank(), .result = there.id()});
   return there;
 }
 

@@ -1,26 +1,32 @@
 #pragma once
 /// @file
-/// Remote calls: rank 0 is the master, which places modules on the other ranks and calls them there. The workers are
+/// Remote calls: rank 0 is the master, which makes objects on the other ranks and calls them there. The workers are
 /// passive (see worker.h): only the master's program says what happens.
 ///
-///     const RemoteTable table{.modules = {{"front", make_front}, {"back", make_back}}};
+///     RemoteTable table;  // built by all ranks
+///     table.add_class("Shard", [](Device device, std::int64_t classes) { … });
+///     table.add_function("add", [](const Tensor& a, const Tensor& b) { return add(a, b); });
 ///     run_with_master(world, table, [&](Master& master) {
-///       RemoteModule front = master.remote(1, "front");
-///       RemoteModule back = master.remote(2, "back");
-///       Tensor y = back.forward(front.forward(x)).to_here();
+///       const RRef shard = master.remote("worker1", "Shard", 1000);
+///       const RRef y = shard.remote("forward", x);
+///       Future z = master.rpc_async("worker2", "add", y, y);  // y goes from worker to worker
+///       Tensor here = z.wait();
 ///     });
 ///
-/// | here                           | PyTorch                                                        |
-/// |--------------------------------|----------------------------------------------------------------|
-/// | `master.remote(1, "front")`    | `rpc.remote("worker1", Front)`                                 |
-/// | `front.forward(x)`             | `front.remote().forward(x)`: returns an RRef at once           |
-/// | `front.forward(x).fetch()`     | `front.rpc_async().forward(x)`: a future                       |
-/// | `front.forward(x).to_here()`   | `front.rpc_sync().forward(x)`                                  |
-/// | `master.rpc_sync(1, "f", {x})` | `rpc.rpc_sync("worker1", f, args=(x,))`, likewise `rpc_async`  |
-/// | `front.named_parameters()`     | `[RRef(p) for p in front.parameters()]`, here with names       |
+/// | here                                   | PyTorch                                                      |
+/// |----------------------------------------|--------------------------------------------------------------|
+/// | `master.remote("worker1", "Shard", n)` | `rpc.remote("worker1", Shard, args=(n,))`                    |
+/// | `shard.remote("forward", x)`           | `shard.remote().forward(x)`: returns an RRef at once         |
+/// | `shard.rpc_async("forward", x)`        | `shard.rpc_async().forward(x)`: a future                     |
+/// | `shard.rpc_sync("forward", x)`         | `shard.rpc_sync().forward(x)`                                |
+/// | `master.rpc_sync(1, "f", x)`           | `rpc.rpc_sync("worker1", f, args=(x,))`, likewise `rpc_async` |
+/// | `y.to_here()`                          | `y.to_here()`                                                |
+/// | `shard.list("named_parameters")`       | `[RRef(p) for p in shard.parameters()]`, here with names     |
 ///
-/// A call does not wait for the worker. Workers do their commands in order, so two workers that are called in turn for
-/// several micro-batches form a pipeline. A value that one worker needs from another goes there directly.
+/// Arguments are bool, integers, floating-point numbers, texts, tensors, of which the worker gets a copy, and
+/// references, whose values the worker uses itself. A call does not wait for the worker. Workers do their commands in
+/// order, so two workers that are called in turn for several micro-batches form a pipeline. A value that one worker
+/// needs from another goes there directly. A call under the master's NoGrad records nothing on the worker either.
 ///
 /// Errors: what a call throws on a worker is kept in place of its result, and thrown as RemoteError where a value is
 /// waited for; the worker goes on. A rank that dies, or shows no sign of life for the timeout of the world, ends all
@@ -31,6 +37,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,41 +57,86 @@ class RemoteError : public CommError {
   using CommError::CommError;
 };
 
-/// A tensor that a worker sends to the master. For use within the master's program.
+/// Says which worker: by its rank, from 1, or by its name, "worker" and the rank.
+class WorkerId {
+ public:
+  WorkerId(int rank) : rank_(rank) {}
+  /// Throws UsageError for a text that is no worker's name.
+  WorkerId(const std::string& name);
+  WorkerId(const char* name) : WorkerId(std::string(name)) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
+/// A value that a worker sends to the master. For use within the master's program.
 class Future {
  public:
-  /// Waits for the tensor, and returns it on the master's device. In the DistributedContext in which it was asked for,
-  /// the output of a module is a leaf that collects a gradient. Throws RemoteError if a call on which the tensor
-  /// depends threw; CommError if the worker is silent for the timeout, or if a rank has failed.
-  Tensor wait();
+  /// Waits for the value, and returns it as a T (see rpc::as), a tensor on the master's device. Without a result the
+  /// tensor is undefined. The output of a call that a DistributedContext has recorded is a leaf that collects a
+  /// gradient while the context exists. Throws RemoteError if a call on which the value depends threw; Error if it is
+  /// no T; CommError if the worker is silent for the timeout, or if a rank has failed.
+  template <class T = Tensor>
+  T wait() {
+    return rpc::as<T>(value(), 0);
+  }
 
  private:
   friend class RRef;
   friend class Master;
-  Future(Master& master, int rank, rpc::Id id, rpc::Answer answer);
+  Future(Master& master, int rank, rpc::Id id, rpc::Answer answer)
+      : master_(&master), rank_(rank), id_(id), answer_(std::move(answer)) {}
+  rpc::Value value();
   Master* master_;
   int rank_;
   rpc::Id id_;
   rpc::Answer answer_;
-  rpc::Id context_;  // 0: none. The context may end before the wait.
 };
 
-/// A reference to a tensor on a worker. The worker keeps the tensor until the last copy of the reference is gone.
+class RRef;
+/// References to tensors, with their names.
+using NamedRRefs = std::vector<std::pair<std::string, RRef>>;
+
+/// A reference to a value or an object on a worker, which keeps it until the last copy of the reference is gone.
 class RRef {
  public:
   /// Returns the worker's rank.
   int rank() const { return owner_->rank; }
-  /// Asks for a copy of the tensor, without waiting.
+  /// Asks for a copy of the value, without waiting.
   Future fetch() const;
-  /// Waits for a copy of the tensor. Throws as Future::wait does.
-  Tensor to_here() const { return fetch().wait(); }
+  /// Waits for a copy of the value. Throws as Future::wait does.
+  template <class T = Tensor>
+  T to_here() const {
+    return fetch().wait<T>();
+  }
+  /// Waits until the value is there. Throws RemoteError if an error took its place.
+  void confirm() const;
+
+  /// Calls a method of the object, without waiting, and returns a reference to its result.
+  template <class... Arguments>
+  RRef remote(const std::string& method, const Arguments&... arguments) const;
+  /// Does the same, and asks for a copy of the result.
+  template <class... Arguments>
+  Future rpc_async(const std::string& method, const Arguments&... arguments) const;
+  /// Does the same, and waits for the result. Throws as Future::wait does.
+  template <class T = Tensor, class... Arguments>
+  T rpc_sync(const std::string& method, const Arguments&... arguments) const {
+    return rpc_async(method, arguments...).template wait<T>();
+  }
+  /// Calls a method that returns NamedTensors, and returns references to them. Waits for their names. Throws as
+  /// Future::wait does.
+  template <class... Arguments>
+  NamedRRefs list(const std::string& method, const Arguments&... arguments) const {
+    return remote(method, arguments...).unpacked();
+  }
 
  private:
+  friend class Future;
   friend class Master;
-  friend class RemoteModule;
   friend class DistributedContext;
   friend class DistributedOptimizer;
-  /// Tells the worker to drop the tensor. Its constructor throws UsageError for a rank that is no worker.
+  /// Tells the worker to drop the value. Its constructor throws UsageError for a rank that is no worker.
   struct Owner {
     Owner(Master& master, int rank, rpc::Id id);
     ~Owner();
@@ -97,42 +149,40 @@ class RRef {
   };
   RRef(Master& master, int rank, rpc::Id id) : owner_(std::make_shared<Owner>(master, rank, id)) {}
   rpc::Id id() const { return owner_->id; }
+  NamedRRefs unpacked() const;
   std::shared_ptr<const Owner> owner_;
 };
 
-/// References to tensors of modules, with their names.
-using NamedRRefs = std::vector<std::pair<std::string, RRef>>;
 /// Waits for copies of the tensors. Throws as Future::wait does.
 NamedTensors to_here(const NamedRRefs& tensors);
 
-/// A module on a worker, which keeps it until it is shut down.
-class RemoteModule {
- public:
-  int rank() const { return rank_; }
-  /// Calls the module's forward on its worker, without waiting. Within a DistributedContext the call is recorded for a
-  /// backward; a tensor of the master gets no gradient.
-  RRef forward(const RRef& x) const;
-  RRef forward(const Tensor& x) const;
-  /// Switches the module to training (as it is made) or to evaluation, for the calls from now on. Does not wait.
-  void train(bool on = true) const;
-  /// Return references to the module's parameters, in the order of Module::named_parameters(), and to its buffers, such
-  /// as the running statistics of batch norm. Wait for the worker.
-  NamedRRefs named_parameters() const { return list(rpc::Task::parameters); }
-  NamedRRefs named_buffers() const { return list(rpc::Task::buffers); }
+namespace rpc {
 
- private:
-  friend class Master;
-  friend class DistributedContext;
-  /// `input` is the same as `x`, on this worker after the commands `before`.
-  RRef forward(const RRef& x, const RRef& input, std::vector<rpc::Command> before) const;
-  NamedRRefs list(rpc::Task task) const;
-  RemoteModule(Master& master, int rank, rpc::Id id) : master_(&master), rank_(rank), id_(id) {}
-  Master* master_;
-  int rank_;
-  rpc::Id id_;
+/// An argument as the master gives it: a value, or a reference to one of any worker.
+using Argument = std::variant<Value, RRef>;
+template <class T>
+Argument argument_of(const T& argument) {
+  if constexpr (std::is_same_v<T, RRef>) {
+    return argument;
+  } else {
+    return value_of<std::decay_t<const T>>(argument);
+  }
+}
+template <class... T>
+std::vector<Argument> arguments_of(const T&... arguments) {
+  return {argument_of(arguments)...};
+}
+
+/// What is called on rank `rank`: method `name` of object `object` or, if that is 0, an entry of the table.
+struct Callee {
+  int rank;
+  std::string name;
+  Id object = 0;
 };
 
-/// The master's end of remote calls. References, futures, modules and contexts must not be used after it is gone.
+}  // namespace rpc
+
+/// The master's end of remote calls. References, futures and contexts must not be used after it is gone.
 class Master {
  public:
   /// Collective over `comm`, as are the workers' constructors. `timeout` is that of the world, in seconds.
@@ -141,21 +191,26 @@ class Master {
   Master& operator=(const Master&) = delete;
 
   int workers() const { return connection_->workers(); }
-  /// Makes a module on rank `rank` by the factory of this name in the table, and waits until it is there. Throws
-  /// UsageError for a rank that is no worker; RemoteError if there is no such factory, or if it throws.
-  RemoteModule remote(int rank, const std::string& factory);
-  /// Calls the function of this name in the table on rank `rank`, with these arguments, without waiting. Throws as
-  /// put() does.
-  Future rpc_async(int rank, const std::string& function, const std::vector<Tensor>& arguments = {});
-  /// Does the same, and waits for the result. Throws as Future::wait does.
-  Tensor rpc_sync(int rank, const std::string& function, const std::vector<Tensor>& arguments = {}) {
-    return rpc_async(rank, function, arguments).wait();
+  /// Calls a factory or function of the table on a worker, without waiting, and returns a reference to the object or
+  /// result. Throws UsageError for a rank that is no worker; Error for an undefined tensor.
+  template <class... Arguments>
+  RRef remote(const WorkerId& to, const std::string& name, const Arguments&... arguments) {
+    return remote(rpc::Callee{to.rank(), name}, rpc::arguments_of(arguments...));
   }
-  /// Sends a copy of `tensor` to rank `rank`. Throws UsageError for a rank that is no worker; Error for an undefined
-  /// tensor.
-  RRef put(int rank, const Tensor& tensor);
+  /// Does the same, and asks for a copy of the result.
+  template <class... Arguments>
+  Future rpc_async(const WorkerId& to, const std::string& name, const Arguments&... arguments) {
+    return rpc_async(rpc::Callee{to.rank(), name}, rpc::arguments_of(arguments...));
+  }
+  /// Does the same, and waits for the result. Throws as Future::wait does.
+  template <class T = Tensor, class... Arguments>
+  T rpc_sync(const WorkerId& to, const std::string& name, const Arguments&... arguments) {
+    return rpc_async(to, name, arguments...).template wait<T>();
+  }
+  /// Sends a copy of `tensor` to a worker. Throws as remote() does.
+  RRef put(const WorkerId& to, const Tensor& tensor);
   /// Returns the time by the clock of rank `rank`, how long it has waited for others, what it has sent, and the peak of
-  /// its memory since the last report. Rank 0 is the master; waits for a worker. Throws as put() does.
+  /// its memory since the last report. Rank 0 is the master; waits for a worker. Throws as remote() does.
   rpc::Report report(int rank) { return connection_->report(rank); }
   /// Returns what all ranks have done, the master first, by rank.
   std::vector<rpc::Report> reports();
@@ -165,19 +220,33 @@ class Master {
  private:
   friend class Future;
   friend class RRef;
-  friend class RemoteModule;
   friend class DistributedContext;
   friend class DistributedOptimizer;
-  /// Returns the command to keep a copy of `tensor`, which the caller may write to, as value `as` of worker `rank`.
-  rpc::Command keep(int rank, rpc::Id as, const Tensor& tensor) const;
-  /// Returns the number of the current context, or 0.
-  rpc::Id context_id() const;
-  /// Returns a reference to the same values on rank `rank`; the workers exchange them if necessary.
+  struct PreparedCall {
+    RRef result;
+    rpc::Command command = {};
+    std::vector<RRef> used = {};  // on the same worker, until the command is sent
+  };
+  PreparedCall prepare(const rpc::Callee& callee, const std::vector<rpc::Argument>& arguments);
+  RRef remote(const rpc::Callee& callee, const std::vector<rpc::Argument>& arguments);
+  Future rpc_async(const rpc::Callee& callee, const std::vector<rpc::Argument>& arguments);
+  /// Returns a copy of `tensor`, which the caller may write to, on the master's device.
+  Tensor copy_of(int rank, const Tensor& tensor) const;
+  /// Returns a reference to the same value on rank `rank`; the workers exchange it if necessary.
   RRef at(int rank, const RRef& value);
 
   std::shared_ptr<rpc::Connection> connection_;
-  DistributedContext* context_ = nullptr;  // the current one
+  std::vector<DistributedContext*> contexts_;  // the last one records
 };
+
+template <class... Arguments>
+RRef RRef::remote(const std::string& method, const Arguments&... arguments) const {
+  return owner_->master.remote(rpc::Callee{rank(), method, id()}, rpc::arguments_of(arguments...));
+}
+template <class... Arguments>
+Future RRef::rpc_async(const std::string& method, const Arguments&... arguments) const {
+  return owner_->master.rpc_async(rpc::Callee{rank(), method, id()}, rpc::arguments_of(arguments...));
+}
 
 /// Runs `body` on rank 0 of the world, whose other ranks serve it as workers until it returns. Throws as `launch` does,
 /// and UsageError for a world without a worker.

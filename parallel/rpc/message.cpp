@@ -1,6 +1,7 @@
 #include "parallel/rpc/message.h"
 
 #include <cstring>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -8,8 +9,6 @@
 
 namespace stagecoach::rpc {
 namespace {
-
-enum class Content : std::int32_t { nothing, error, in_bytes, follows };
 
 class Writer {
  public:
@@ -20,45 +19,65 @@ class Writer {
     packed.bytes.insert(packed.bytes.end(), begin, begin + count);
   }
   template <class T>
-  void put(const T& value) {
+  void raw(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
     bytes(&value, sizeof(value));
   }
-  template <class Sequence>
-  void put_all(const Sequence& values) {
-    put(static_cast<std::int64_t>(values.size()));
-    bytes(values.data(), values.size() * sizeof(values[0]));
+  /// Writes 7 bits per byte, the lowest first; the top bit says that more follow.
+  void number(std::uint64_t value) {
+    for (; value > 0x7f; value >>= 7) {
+      packed.bytes.push_back(static_cast<std::uint8_t>(value) | 0x80);
+    }
+    packed.bytes.push_back(static_cast<std::uint8_t>(value));
   }
-  void put(const Value& value) {
-    const Tensor& tensor = value.tensor;
-    if (!value.error.empty()) {
-      put(Content::error);
-      put_all(value.error);
-    } else if (!tensor.defined()) {
-      put(Content::nothing);
+  void put(std::monostate) {}
+  void put(bool value) { raw(value ? std::uint8_t{1} : std::uint8_t{0}); }
+  void put(std::int64_t value) { raw(value); }
+  void put(double value) { raw(value); }
+  void put(const std::string& text) {
+    number(text.size());
+    bytes(text.data(), text.size());
+  }
+  void put(const Tensor& tensor) {
+    const bool is_inline = tensor.bytes() <= kInlineBytes && tensor.device().type == DeviceType::cpu;
+    put(is_inline);
+    raw(tensor.dtype());
+    number(static_cast<std::uint64_t>(tensor.dims()));
+    for (const std::int64_t extent : tensor.shape()) {
+      number(static_cast<std::uint64_t>(extent));
+    }
+    if (is_inline) {
+      bytes(tensor.raw_data(), tensor.bytes());
     } else {
-      const bool is_short = tensor.bytes() <= kInlineBytes && tensor.device().type == DeviceType::cpu;
-      put(is_short ? Content::in_bytes : Content::follows);
-      put(tensor.dtype());
-      put_all(std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end()));
-      if (is_short) {
-        bytes(tensor.raw_data(), tensor.bytes());
-      } else {
-        packed.tensors.push_back(tensor);
-      }
+      packed.tensors.push_back(tensor);
     }
   }
+  void put(const NamedTensors& list) {
+    number(list.size());
+    for (const auto& [name, tensor] : list) {
+      put(name);
+      put(tensor);
+    }
+  }
+  void put(Reference reference) { number(static_cast<std::uint64_t>(reference.id)); }
+  void put(const Failure& failure) { put(failure.text); }
+  void put(const Object&) { fail("remote call: an object cannot be sent"); }
+  void put(const Value& value) {
+    raw(static_cast<std::uint8_t>(value.index()));
+    std::visit([this](const auto& content) { put(content); }, value);
+  }
   void put(const Command& command) {
-    put(command.task);
-    put(command.result);
-    put(command.of);
-    put(command.context);
-    put(command.peer);
-    put(command.needs_input_grad);
-    put(command.is_on);
-    put_all(command.name);
-    put_all(command.arguments);
-    put(command.value);
+    raw(command.task);
+    put(command.no_grad);
+    for (const Id each : {Id{command.peer}, command.result, command.of, command.context}) {
+      number(static_cast<std::uint64_t>(each));
+    }
+    number(command.needs_grad);
+    put(command.name);
+    number(command.arguments.size());
+    for (const Value& argument : command.arguments) {
+      put(argument);
+    }
   }
 };
 
@@ -68,60 +87,124 @@ class Reader {
 
   bool is_done() const { return rest_.empty(); }
   void bytes(void* data, std::size_t count) {
-    STAGECOACH_CHECK(count <= rest_.size(), "remote call: expected {} more bytes of a message, got {}", count,
-                     rest_.size());
+    require(count);
     if (count > 0) {
       std::memcpy(data, rest_.data(), count);
     }
     rest_ = rest_.subspan(count);
   }
   template <class T>
-  T take() {
+  T raw() {
     T value{};
     bytes(&value, sizeof(value));
     return value;
   }
-  template <class Sequence>
-  Sequence take_all() {
-    Sequence values;
-    values.resize(static_cast<std::size_t>(take<std::int64_t>()));
-    bytes(values.data(), values.size() * sizeof(values[0]));
-    return values;
+  /// Takes a byte that is at most `most`.
+  std::uint8_t byte(std::uint8_t most) {
+    const auto value = raw<std::uint8_t>();
+    STAGECOACH_CHECK(value <= most, "remote call: expected a byte of a message from 0 to {}, got {}", most, value);
+    return value;
   }
-  Value value() {
-    const auto content = take<Content>();
-    if (content == Content::nothing) {
-      return {};
+  bool flag() { return byte(1) != 0; }
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto next = raw<std::uint8_t>();
+      value |= static_cast<std::uint64_t>(next & 0x7f) << shift;
+      if (next <= 0x7f) {
+        return value;
+      }
     }
-    if (content == Content::error) {
-      return {.error = take_all<std::string>()};
+    fail("remote call: expected a number of at most 10 bytes in a message");
+  }
+  template <class Integer>
+  Integer number_as() {
+    const std::uint64_t value = number();
+    STAGECOACH_CHECK(std::in_range<Integer>(value), "remote call: a number of a message is too large: {}", value);
+    return static_cast<Integer>(value);
+  }
+  /// Takes the number of texts or values that follow, each of which takes at least one byte.
+  std::size_t count() {
+    const auto value = number_as<std::size_t>();
+    require(value);
+    return value;
+  }
+  std::string text() {
+    std::string text(count(), '\0');
+    bytes(text.data(), text.size());
+    return text;
+  }
+  Tensor tensor() {
+    const bool is_inline = flag();
+    const auto dtype = static_cast<DType>(byte(static_cast<std::uint8_t>(DType::float16)));
+    std::int64_t extents[Shape::kMaxDims] = {};
+    const int dims = byte(Shape::kMaxDims);
+    for (int dim = 0; dim < dims; ++dim) {
+      extents[dim] = number_as<std::int64_t>();
     }
-    const auto dtype = take<DType>();
-    const auto extents = take_all<std::vector<std::int64_t>>();
-    const Shape shape(extents.data(), static_cast<int>(extents.size()));
-    if (content == Content::follows) {
-      return {.tensor = unpacker_.receive(shape, dtype)};
+    const Shape shape(extents, dims);
+    if (!is_inline) {
+      return unpacker_.receive(shape, dtype);
     }
+    require(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
     Tensor tensor = Tensor::empty(shape, dtype, unpacker_.device);
     bytes(tensor.raw_mutable_data(), tensor.bytes());
-    return {.tensor = tensor};
+    return tensor;
+  }
+  NamedTensors list() {
+    NamedTensors list;
+    for (std::size_t left = count(); left > 0; --left) {
+      std::string name = text();
+      list.emplace_back(std::move(name), tensor());
+    }
+    return list;
+  }
+  Value value() {
+    switch (byte(static_cast<std::uint8_t>(std::variant_size_v<Value> - 1))) {  // the order of Value
+      case 0:
+        return {};
+      case 1:
+        return flag();
+      case 2:
+        return raw<std::int64_t>();
+      case 3:
+        return raw<double>();
+      case 4:
+        return text();
+      case 5:
+        return tensor();
+      case 6:
+        return list();
+      case 7:
+        return Reference{number_as<Id>()};
+      case 8:
+        return Failure{text()};
+      default:
+        fail("remote call: expected a value in a message, got an object");
+    }
   }
   Command command() {
     Command command;
-    command.task = take<Task>();
-    command.result = take<Id>();
-    command.of = take<Id>();
-    command.context = take<Id>();
-    command.peer = take<int>();
-    command.needs_input_grad = take<bool>();
-    command.is_on = take<bool>();
-    command.name = take_all<std::string>();
-    command.arguments = take_all<std::vector<Id>>();
-    command.value = value();
+    command.task = static_cast<Task>(byte(static_cast<std::uint8_t>(Task::shut_down)));
+    command.no_grad = flag();
+    command.peer = number_as<int>();
+    command.result = number_as<Id>();
+    command.of = number_as<Id>();
+    command.context = number_as<Id>();
+    command.needs_grad = number();
+    command.name = text();
+    for (std::size_t left = count(); left > 0; --left) {
+      command.arguments.push_back(value());
+    }
     return command;
   }
 
  private:
+  void require(std::size_t count) const {
+    STAGECOACH_CHECK(count <= rest_.size(), "remote call: expected {} more bytes of a message, got {}", count,
+                     rest_.size());
+  }
+
   const Unpacker& unpacker_;
   std::span<const std::uint8_t> rest_;
 };
@@ -152,15 +235,5 @@ std::vector<Command> unpack_commands(const Unpacker& unpacker) {
 }
 
 Value unpack_value(const Unpacker& unpacker) { return Reader(unpacker).value(); }
-
-Tensor tensor_of(const std::string& text, Device device) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
-  return Tensor::from(std::span(bytes, text.size()), {static_cast<std::int64_t>(text.size())}, device);
-}
-
-std::string text_of(const Tensor& bytes) {
-  const auto values = bytes.to_vector<std::uint8_t>();
-  return {values.begin(), values.end()};
-}
 
 }  // namespace stagecoach::rpc

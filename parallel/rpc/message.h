@@ -8,55 +8,46 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "parallel/rpc/value.h"
 
 namespace stagecoach::rpc {
 
-/// Names something that a worker keeps. The master chooses the numbers.
-using Id = std::int64_t;
-
-/// How many numbers are set aside for a list of a module's tensors.
+/// How many numbers are set aside for the tensors of a list.
 inline constexpr Id kMaxListed = Id{1} << 32;
 
-/// What a worker is told to do. `result`, `of`, `context`, `name` and so on are those of Command.
-enum class Task : std::int32_t {
-  make_module,  ///< makes module `result` by the factory `name`; answers
-  parameters,   ///< keeps the parameters of module `of` as values from `result` on; answers with their names, each with
-                ///< a newline
-  buffers,      ///< the same with its buffers
-  train,        ///< switches module `of` to training, or, unless `is_on`, to evaluation
-  make_optimizer,  ///< makes optimizer `result` of the parameters `arguments` by the factory `name`; answers
-  call,            ///< keeps what function `name` returns for `arguments` as value `result`
-  forward,   ///< keeps the output of module `of` for arguments[0] as value `result`; with a context, and its graph
-  backward,  ///< runs the backward of value `of` from gradient arguments[0]; keeps the input's gradient as `result`
+/// What a worker is told to do. `result`, `of`, `context`, `name` and so on are those of Command. Values and objects
+/// are kept under one set of numbers. The master, which has rank 0, gets the answers.
+enum class Task : std::uint8_t {
+  call,  ///< calls function or factory `name`, or method `name` of object `of`; keeps the result as `result`; with a
+         ///< context, and its graph
+  backward,  ///< runs the backward of value `of`; arguments: its gradient from the workers and that from the master,
+             ///< then for each input that needs a gradient the sum that it continues (all may be nothing). Keeps the
+             ///< new sums from `result` on
   step,      ///< makes a step of optimizer `of` with the gradients of `context`; answers
   check,     ///< answers with the first error of `context`, if there was one
-  keep,      ///< keeps `value` as value `result`
-  send,      ///< sends value `of` to rank `peer`
+  confirm,   ///< answers with the error in the place of value `of`, if there is one
+  keep,      ///< keeps arguments[0] as value `result`
+  pack,      ///< keeps a list of tensors as value `result`; arguments: a name and a reference for each
+  unpack,  ///< keeps the tensors of list `of` as values from `result` on; answers with their names, each with a newline
+  send,    ///< sends value `of` to rank `peer`
   send_and_drop,  ///< the same, and forgets it
   receive,        ///< receives value `result` from rank `peer`
   report,         ///< answers with a Report
-  drop,           ///< forgets value `of`
+  drop,           ///< forgets the values that the arguments refer to
   end_context,    ///< forgets the gradients of `context`
   shut_down,      ///< ends the worker; must be the last
 };
 
-/// A tensor, or the error that happened in its place. An undefined tensor without error is an answer without a value.
-struct Value {
-  Tensor tensor = {};
-  std::string error = {};  ///< names the rank where it happened
-};
-
 struct Command {
   Task task = Task::shut_down;
+  bool no_grad = false;  ///< of a call: records nothing
+  int peer = 0;
   Id result = 0;
   Id of = 0;
-  Id context = 0;  ///< 0: none
-  int peer = 0;
-  bool needs_input_grad = false;  ///< of a forward
-  bool is_on = false;             ///< of train
+  Id context = 0;                ///< 0: none
+  std::uint64_t needs_grad = 0;  ///< of a call: bit i is set if the backward needs the gradient of arguments[i]
   std::string name = {};
-  std::vector<Id> arguments = {};
-  Value value = {};  ///< of keep
+  std::vector<Value> arguments = {};
 };
 
 /// The bytes of a message that is short: commands with short names, and values of up to kInlineBytes, travel in one.
@@ -77,11 +68,8 @@ struct Unpacker {
   std::vector<std::uint8_t> bytes;
   std::function<Tensor(const Shape& shape, DType dtype)> receive;
 };
+/// Throw Error for bytes that are not a message, before memory is allocated for what a wrong length promises.
 std::vector<Command> unpack_commands(const Unpacker& unpacker);
 Value unpack_value(const Unpacker& unpacker);
-
-/// Convert a text to a tensor uint8 [n] and back.
-Tensor tensor_of(const std::string& text, Device device);
-std::string text_of(const Tensor& bytes);
 
 }  // namespace stagecoach::rpc

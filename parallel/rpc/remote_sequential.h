@@ -2,7 +2,7 @@
 /// @file
 /// Modules on workers that are called one after the other: what Sequential is on one device.
 
-#include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,38 +12,40 @@ namespace stagecoach {
 
 class RemoteSequential {
  public:
-  /// There must be at least one module. Consecutive ones may be on the same worker.
-  explicit RemoteSequential(std::vector<RemoteModule> modules) : modules_(std::move(modules)) {}
+  /// References to modules, at least one. Consecutive ones may be on the same worker.
+  explicit RemoteSequential(std::vector<RRef> modules) : modules_(std::move(modules)) {}
 
   /// Calls all modules, and returns at once. Activations go from worker to worker.
-  RRef forward(const Tensor& x) const {
-    RRef y = modules_[0].forward(x);
+  template <class Input>  // a Tensor or an RRef
+  RRef forward(const Input& x) const {
+    RRef y = modules_[0].remote("forward", x);
     for (std::size_t i = 1; i < modules_.size(); ++i) {
-      y = modules_[i].forward(y);
+      y = modules_[i].remote("forward", y);
     }
     return y;
   }
   /// Switches all modules to training or to evaluation, for the calls from now on. Does not wait.
   void train(bool on = true) const {
-    for (const RemoteModule& module : modules_) {
-      module.train(on);
+    for (const RRef& module : modules_) {
+      module.remote("train", on);
     }
   }
-  /// As in RemoteModule, of all modules in turn.
-  NamedRRefs named_parameters() const { return gather(&RemoteModule::named_parameters); }
-  NamedRRefs named_buffers() const { return gather(&RemoteModule::named_buffers); }
+  /// Return references to the parameters of all modules in turn, in the order of Module::named_parameters(), and to the
+  /// buffers. Wait for the workers. Throw as RRef::list does.
+  NamedRRefs named_parameters() const { return gather("named_parameters"); }
+  NamedRRefs named_buffers() const { return gather("named_buffers"); }
 
  private:
-  NamedRRefs gather(NamedRRefs (RemoteModule::*list)() const) const {
+  NamedRRefs gather(const std::string& method) const {
     NamedRRefs all;
-    for (const RemoteModule& module : modules_) {
-      const NamedRRefs tensors = (module.*list)();
+    for (const RRef& module : modules_) {
+      const NamedRRefs tensors = module.list(method);
       all.insert(all.end(), tensors.begin(), tensors.end());
     }
     return all;
   }
 
-  std::vector<RemoteModule> modules_;
+  std::vector<RRef> modules_;
 };
 
 }  // namespace stagecoach

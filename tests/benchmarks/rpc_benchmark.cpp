@@ -94,7 +94,8 @@ void run() {
   const World world{.ranks = processes ? launch_environment()->size : 2,
                     .transport = processes ? Transport::mpi : Transport::thread};
   const std::vector<double> raw = measure_raw(world);
-  const RemoteTable table{.functions = {{"echo", [](const std::vector<Tensor>& x) { return x.at(0); }}}};
+  RemoteTable table;
+  table.add_function("echo", [](const Tensor& x) { return x; });
   run_with_master(world, table, [&](Master& master) {
     fmt::print(
         "| elements | {} round trip, us | call, us | more, us | 1,000 at once, calls/s |\n|---|---|---|---|---|\n",
@@ -103,13 +104,13 @@ void run() {
       const Tensor x = Tensor::zeros({kSizes[i]});
       const double one = microseconds([&] {
         for (int call = 0; call < kCalls; ++call) {
-          static_cast<void>(master.rpc_sync(1, "echo", {x}));
+          static_cast<void>(master.rpc_sync(1, "echo", x));
         }
       });
       const double each = microseconds([&] {
         std::vector<Future> futures;
         for (int call = 0; call < kCalls; ++call) {
-          futures.push_back(master.rpc_async(1, "echo", {x}));
+          futures.push_back(master.rpc_async(1, "echo", x));
         }
         for (Future& future : futures) {
           static_cast<void>(future.wait());

@@ -33,14 +33,15 @@ std::string stage_name(int stage) { return fmt::format("stage {}", stage); }
 
 /// The stages of the task's model, and its optimizer.
 RemoteTable table_of(const ImageTask& task, int stages) {
-  RemoteTable table{.optimizers = {{"optimizer", task.optimizer}}};
+  RemoteTable table;
+  table.add_class("optimizer", task.optimizer);
   for (int stage = 0; stage < stages; ++stage) {
-    table.modules[stage_name(stage)] = [task, stages, stage](Device device) -> std::shared_ptr<Module> {
+    table.add_class(stage_name(stage), [task, stages, stage](Device device) {
       const auto model = task.make();
       const auto part = stages_of(*model, split_by_layers(model->size(), stages))[static_cast<std::size_t>(stage)];
       part->materialize(ImageTask::kSeed, device);
       return part;
-    };
+    });
   }
   return table;
 }
@@ -64,7 +65,7 @@ TrainedModules on_one_device(const ImageTask& task, int microbatches) {
 
 /// Makes the stages on the workers, round-robin.
 RemoteSequential make_stages(Master& master, int stages) {
-  std::vector<RemoteModule> modules;
+  std::vector<RRef> modules;
   for (int stage = 0; stage < stages; ++stage) {
     modules.push_back(master.remote(1 + stage % master.workers(), stage_name(stage)));
   }
