@@ -6,9 +6,9 @@
 
 namespace stagecoach::lab {
 
-/// Every rank passes its tensor on by `distance` ranks, and returns the one that it gets: with p ranks, that of rank r
-/// goes to rank r + distance, counted on from 0 after p - 1 and on from p - 1 before 0. All ranks call it with the same
-/// `distance`, which may be negative, 0, or larger than p, and with tensors of one shape and type.
+/// Every rank passes its tensor on by `distance` ranks, and returns the one that it gets: with p ranks, the tensor
+/// of rank r goes to rank (r + distance) mod p, a number from 0 to p - 1. All ranks call it with the same `distance`,
+/// which may be negative, 0, or larger than p, and with tensors of one shape and type.
 ///
 /// - Only comm.send and comm.receive are allowed: both wait for the other side. (send_async would make it too easy, and
 ///   not every transport has it.)
