@@ -30,7 +30,8 @@ install(DIRECTORY core nn datasets parallel DESTINATION ${CMAKE_INSTALL_INCLUDED
   PATTERN core/kernels/cuda EXCLUDE
   PATTERN parallel/comm/gloo EXCLUDE
   PATTERN parallel/comm/mpi EXCLUDE
-  PATTERN parallel/comm/nccl EXCLUDE)
+  PATTERN parallel/comm/nccl EXCLUDE
+  PATTERN parallel/playground EXCLUDE)
 install(EXPORT StagecoachTargets NAMESPACE Stagecoach:: DESTINATION ${config_dir} COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/StagecoachConfig.cmake.in
   ${PROJECT_BINARY_DIR}/StagecoachConfig.cmake INSTALL_DESTINATION ${config_dir})

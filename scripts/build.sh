@@ -5,6 +5,7 @@
 #   scripts/build.sh asan                       another preset
 #   scripts/build.sh release -DNAME=VALUE …     with CMake variables
 #   scripts/build.sh release --target NAME …    only these targets: programs leaves out the tests
+#   scripts/build.sh playground                 the playground, build/playground/playground.html; needs emscripten and node
 #   scripts/build.sh docs                       the site, into build/docs/html; what it needs from PyPI, into build/site-venv
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -46,7 +46,34 @@ int slowest_stage(const Schedule& schedule, const Costs& costs, std::size_t rank
   return static_cast<int>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
 }
 
+Costs without_update(Costs costs) {
+  costs.update.clear();
+  std::erase_if(costs.after, [](const auto& work) { return work.first.first == Operation::update; });
+  return costs;
+}
+
+Costs without_messages(Costs costs) {
+  costs.message.assign(costs.message.size(), 0);
+  costs.transfer.clear();
+  costs.average.clear();
+  return costs;
+}
+
 }  // namespace
+
+StepParts step_parts(const Schedule& schedule, const Costs& costs) {
+  const Costs computations_and_messages = without_update(costs);
+  const Costs computations = without_messages(computations_and_messages);
+  const Simulation unequal = simulate(schedule, computations);
+  const double ideal = sum(unequal.busy) / static_cast<double>(unequal.busy.size());
+  const double equal = simulate(schedule, balanced(schedule, computations)).seconds;
+  const double with_messages = simulate(schedule, computations_and_messages).seconds;
+  return {.ideal = ideal,
+          .bubble = equal - ideal,
+          .imbalance = unequal.seconds - equal,
+          .messages = with_messages - unequal.seconds,
+          .update = simulate(schedule, costs).seconds - with_messages};
+}
 
 std::optional<StageBottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs) {
   const Simulation simulation = simulate(schedule, costs);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Finds the stage that holds up a pipeline whose stages take different times, and what it costs.
+/// Says where the time of a step goes, and finds the stage that holds up a pipeline whose stages take different times.
 
 #include <optional>
 
@@ -20,5 +20,19 @@ struct StageBottleneck {
 /// Returns the bottleneck of `schedule`, which must be lowered and legal; nothing if all ranks work equally long, to
 /// within a millionth. Throws Error unless there are costs for every stage.
 std::optional<StageBottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs);
+
+/// The parts of a step, in seconds; they add up to Simulation::seconds. Each but the first is what its cause adds when
+/// the causes are added one after the other, in this order.
+struct StepParts {
+  double ideal = 0;      ///< a rank's computations, as the mean over the ranks
+  double bubble = 0;     ///< ranks wait for each other, although all have equally much to do
+  double imbalance = 0;  ///< some ranks or stages have more to do than others
+  double messages = 0;   ///< messages and reductions take time
+  double update = 0;     ///< the update of the weights
+};
+
+/// Returns the parts of a step of `schedule`, which must be lowered and legal. Throws Error unless there are costs for
+/// every stage.
+StepParts step_parts(const Schedule& schedule, const Costs& costs);
 
 }  // namespace stagecoach

@@ -37,6 +37,7 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"comm/gloo", {"comm", "comm/tcp"}},
     {"launch", {"comm", "comm/tcp", "comm/thread", "comm/mpi", "comm/nccl", "comm/gloo"}},
     {"schedule", {"drawing"}},
+    {"playground", {"schedule"}},
     {"pipeline", {"comm", "schedule"}},
     {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
     {"tensor_parallel", {"comm"}},
@@ -56,8 +57,9 @@ std::string parallel_folder(const std::string& path) {
 
 /// The folders that know no tensor, and so include nothing else of core.
 bool knows_no_tensor(const std::string& file) {
-  return std::ranges::any_of(std::array{"core/base/", "parallel/drawing/", "parallel/schedule/"},
-                             [&](const char* folder) { return file.starts_with(folder); });
+  return std::ranges::any_of(
+      std::array{"core/base/", "parallel/drawing/", "parallel/schedule/", "parallel/playground/"},
+      [&](const char* folder) { return file.starts_with(folder); });
 }
 
 bool may_include(const std::string& file, const std::string& target) {

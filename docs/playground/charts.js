@@ -1,0 +1,116 @@
+// What stands below the timeline: activations and links on its axis of time, idle over micro-batches, parts of the step.
+import { B, F, RECV_B, RECV_F, W } from "./library.js";
+import { RED, number, percent } from "./painter.js";
+
+// Micro-batches whose activations a rank keeps, in shares of all its layers, over time.
+export function drawActivations(painter, actions, layout, theme, limit) {
+  const { result } = actions;
+  const share = result.rankCount / result.stages;
+  let most = Math.max(limit, 1);
+  for (let rank = 0; rank < result.rankCount; ++rank) most = Math.max(most, share * result.ranks[7 * rank]);
+  for (let rank = 0; rank < result.rankCount; ++rank) {
+    const bottom = layout.y(rank) + layout.bar;
+    const height = (alive) => bottom - (alive / most) * layout.bar;
+    const points = [[layout.x(0), bottom]];
+    let alive = 0;
+    const step = (time, by) => {
+      if (layout.x(time) === points.at(-1)[0] && points.length > 2) points.length -= 1; // both at once
+      else points.push([layout.x(time), height(alive)]);
+      alive += by;
+      points.push([layout.x(time), height(alive)]);
+    };
+    for (let i = result.rankBegin[rank]; i < result.rankBegin[rank + 1] && actions.hasRun(i); ++i) {
+      if (actions.operation(i) === F) step(actions.start(i), share);
+      if (actions.operation(i) === B || actions.operation(i) === W) step(actions.end(i), -share);
+    }
+    points.push([layout.x(result.seconds), height(alive)], [layout.x(result.seconds), bottom]);
+    const peak = share * result.ranks[7 * rank];
+    const colour = limit > 0 && peak > limit ? RED : theme.accent;
+    painter.area(points, `${colour}55`);
+    painter.line(points.slice(1, -1), colour, { width: 1.5 });
+    painter.line([[layout.x(0), bottom], [layout.x(layout.horizon), bottom]], theme.line); // prettier-ignore
+    if (limit > 0) painter.line([[layout.x(0), height(limit)], [layout.x(layout.horizon), height(limit)]], RED, { dash: [4, 3] }); // prettier-ignore
+    if (layout.pitch > 14) painter.text(0, bottom - 2, `rank ${rank}: ${number(peak, 3)}`, colour === RED ? RED : theme.text, { size: 11 });
+  }
+}
+
+// The messages of each link, [{ from, to, begin, busy, arrival }] per "from → to", in the order of the ranks.
+export function linksOf(actions, state) {
+  const links = new Map();
+  for (let i = 0; i < actions.count; ++i) {
+    const operation = actions.operation(i);
+    if ((operation !== RECV_F && operation !== RECV_B) || Number.isNaN(actions.arrival(i))) continue;
+    const from = actions.result.stageToRank[actions.stage(i) + (operation === RECV_F ? -1 : 1)];
+    const key = `${from} → ${actions.rankOf[i]}`;
+    const begin = actions.arrival(i) - state.latency - state.transfer;
+    if (!links.has(key)) links.set(key, []);
+    links.get(key).push({ begin, busy: begin + state.transfer, arrival: actions.arrival(i) });
+  }
+  return [...links].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
+}
+
+export const LINK_PITCH = 14;
+
+// When each link carries a message: dark while it is busy, light while the message still travels.
+export function drawLinks(painter, links, layout, theme) {
+  links.forEach(([name, messages], row) => {
+    const y = 4 + row * LINK_PITCH;
+    painter.text(0, y + 10, name, theme.text, { size: 11 });
+    painter.rect(layout.x(0), y, layout.width, LINK_PITCH - 3, theme.idle);
+    for (const { begin, busy, arrival } of messages) {
+      painter.rect(layout.x(begin), y, Math.max(layout.x(arrival) - layout.x(begin), 1), LINK_PITCH - 3, "#cc79a788");
+      painter.rect(layout.x(begin), y, layout.x(busy) - layout.x(begin), LINK_PITCH - 3, "#cc79a7");
+    }
+  });
+}
+
+// Idle share over micro-batches: points [[m, share]], and the current m.
+export function drawCurve(painter, points, now, width, height, theme) {
+  const [left, bottom, top] = [40, height - 30, 10];
+  const most = Math.max(...points.map(([m]) => m));
+  const x = (m) => left + (Math.log(m) / Math.log(Math.max(most, 2))) * (width - left - 16);
+  const y = (share) => bottom - share * (bottom - top);
+  for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+    painter.line([[left, y(share)], [width - 16, y(share)]], theme.line); // prettier-ignore
+    painter.text(left - 6, y(share) + 4, `${100 * share}%`, theme.quiet, { size: 11, anchor: "end" });
+  }
+  for (const m of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].filter((one) => one <= most)) {
+    painter.text(x(m), bottom + 14, m, theme.quiet, { size: 11, anchor: "middle" });
+  }
+  painter.text((left + width) / 2, height - 3, "micro-batches", theme.quiet, { size: 11, anchor: "middle" });
+  const known = points.filter(([, share]) => !Number.isNaN(share));
+  if (known.length > 1) painter.line(known.map(([m, share]) => [x(m), y(share)]), theme.accent, { width: 2 }); // prettier-ignore
+  const [m, share] = known.find(([one]) => one === now) ?? [];
+  if (m === undefined) return;
+  painter.rect(x(m) - 4, y(share) - 4, 8, 8, RED);
+  const right = x(m) > width - 110;
+  painter.text(x(m) + (right ? -8 : 8), y(share) - 8, `${percent(share)} at ${m}`, theme.text, { weight: 600, anchor: right ? "end" : "start" });
+}
+
+// The parts of a step, [[name, seconds, why]], which add up to it.
+export function partsOf(result) {
+  const [ideal, bubble, imbalance, messages, update] = result.explanation;
+  return [
+    ["ideal", ideal, "a rank's computations, as the mean over the ranks"],
+    ["bubble", bubble, "ranks wait for each other, although all have equally much to do"],
+    ["imbalance", imbalance, "some stages take longer than others"],
+    ["messages", messages, "activations and gradients are on their way"],
+    ["update", update, "the optimizer's step"],
+  ];
+}
+
+// A table of them, with bars one after the other.
+export function waterfall(result) {
+  let before = 0;
+  const rows = partsOf(result).map(([name, seconds, why]) => {
+    const begin = Math.min(before, before + seconds);
+    before += seconds;
+    const [left, width] = [begin, Math.abs(seconds)].map((value) => (100 * value) / Math.max(result.seconds, 1e-12));
+    return `<tr title="${why}"><th scope="row">${name}</th><td class="bar"><i class="${name}" style="margin-left:${left}%;width:${width}%"></i></td><td>${number(seconds)}</td><td>${percent(seconds / Math.max(result.seconds, 1e-12))}</td></tr>`;
+  });
+  return `${rows.join("")}<tr class="sum"><th scope="row">step</th><td></td><td>${number(result.seconds)}</td><td>100%</td></tr>`;
+}
+
+export function microbatchesOfCurve(now) {
+  return [...new Set([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, now])].sort((a, b) => a - b);
+}

@@ -1,0 +1,102 @@
+// The form: one control per setting, shown where the schedule has it.
+import { VERSIONS } from "./library.js";
+import { number } from "./painter.js";
+
+export const TITLES = {
+  naive: "Naive", gpipe: "GPipe", "1f1b": "1F1B", interleaved: "Interleaved 1F1B", foldx_aiao: "Looped breadth-first",
+  foldx_fifo: "Interleaved, nobody waits", "zb-h1": "Zero bubble H1", "zb-h2": "Zero bubble H2", "interleaved-zb": "Interleaved zero bubble",
+  zbv: "Zero bubble V", dualpipev: "DualPipe V", pipedream: "PipeDream",
+}; // prettier-ignore
+
+const RANGES = {
+  // name: [label, least, most, step, text for a value]
+  ranks: ["ranks", 1, 64, 1],
+  microbatches: ["micro-batches", 1, 128, 1],
+  chunks: ["chunks per rank", 1, 8, 1],
+  group: ["group of micro-batches", 0, 32, 1, (value) => value || "default"],
+  batch: ["micro-batches per batch", 1, 16, 1],
+  forward: ["forward", 0.25, 4, 0.25],
+  input: ["input gradient", 0.25, 4, 0.25],
+  weight: ["weight gradient", 0.25, 4, 0.25],
+  update: ["update of the weights", 0, 4, 0.25],
+  latency: ["latency of a message", 0, 4, 0.1],
+  transfer: ["time it keeps its link busy", 0, 4, 0.1],
+  limit: ["limit on activations", 0, 32, 0.5, (value) => value || "none"],
+};
+
+function range(name, state) {
+  const [label, least, most, step, text = (value) => number(value)] = RANGES[name];
+  const value = state[name];
+  return `<label data-for="${name}" for="${name}">${label}<output>${text(value)}</output><input type="range" id="${name}" name="${name}" min="${least}" max="${Math.max(most, value)}" step="${step}" value="${value}"></label>`;
+}
+function choice(name, label, options, chosen) {
+  const list = options.map(([value, text]) => `<option value="${value}"${value === chosen ? " selected" : ""}>${text}</option>`).join("");
+  return `<label data-for="${name}">${label}<select name="${name}" aria-label="${label}">${list}</select></label>`;
+}
+function check(name, label, state) {
+  return `<label class="check" data-for="${name}"><input type="checkbox" name="${name}"${state[name] ? " checked" : ""}>${label}</label>`;
+}
+
+// Fills the form once; `change(name, value)` hears of every change.
+export function makeControls(form, library, state, change) {
+  const open = innerWidth > 860 ? " open" : "";
+  const names = library.kinds.map((kind) => [kind.name, TITLES[kind.name] ?? kind.name]);
+  form.innerHTML = `
+    <details open><summary>Schedule</summary>${choice("schedule", "order of work", names, state.schedule)}<p id="summary" class="quiet"></p>
+      ${range("ranks", state)}${range("microbatches", state)}${range("chunks", state)}${range("group", state)}
+      ${choice("versions", "versions of the weights", VERSIONS.map((name) => [name, name]), state.versions)}${range("batch", state)}</details>
+    <details${open}><summary>Time per micro-batch</summary>${range("forward", state)}${range("input", state)}${range("weight", state)}${range("update", state)}
+      ${check("recompute", "recompute (activation checkpointing)", state)}</details>
+    <details id="per-stage"${state.stages.length ? " open" : ""}><summary>Times of each stage</summary><div id="stages"></div></details>
+    <details${open}><summary>Messages</summary>${range("latency", state)}${range("transfer", state)}
+      ${choice("receives", "receives are posted", [["ahead", "ahead"], ["use", "at use"]], state.receives)}
+      ${check("waits", "senders wait for their receivers", state)}</details>
+    <details${open}><summary>Memory</summary>${range("limit", state)}</details>`; // prettier-ignore
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", ({ target }) => {
+    if (target.dataset.stage) return change("stages", stagesFrom(form));
+    const value = target.type === "checkbox" ? target.checked : target.type === "range" ? Number(target.value) : target.value;
+    change(target.name, value);
+  });
+}
+
+function stagesFrom(form) {
+  return [...form.querySelectorAll("#stages input")].map((input) => Number(input.value));
+}
+
+// Shows the state, with only those controls that matter for it.
+export function showControls(form, library, state, stages) {
+  const kind = library.kinds.find(({ name }) => name === state.schedule) ?? library.kinds[0];
+  const isTable = Boolean(state.table);
+  const has = {
+    ranks: !isTable, microbatches: !isTable,
+    chunks: !isTable && kind.maxChunks > kind.minChunks, group: !isTable && Boolean(kind.takesGroup),
+    versions: Boolean(kind.versions), batch: Boolean(kind.versions),
+  }; // prettier-ignore
+  for (const label of form.querySelectorAll("label[data-for]")) {
+    const name = label.dataset.for;
+    label.hidden = name in has && !has[name];
+    const [input, output] = [label.querySelector("input, select"), label.querySelector("output")];
+    if (input.type === "checkbox") input.checked = state[name];
+    else {
+      if (input.type === "range") input.max = Math.max(RANGES[name][2], state[name]);
+      input.value = state[name];
+    }
+    if (name === "chunks" && state.chunks === 0) input.value = kind.minChunks ?? 1;
+    const text = RANGES[name]?.[4] ?? number;
+    if (output) output.textContent = text(Number(input.value));
+  }
+  form.querySelector("#summary").textContent = isTable ? "a table of your own" : kind.summary;
+  showStages(form.querySelector("#stages"), state, stages);
+}
+
+function showStages(element, state, stages) {
+  const count = Math.min(stages, 64);
+  if (element.children.length !== count) {
+    element.innerHTML = Array.from({ length: count }, (_, s) => `<input type="range" data-stage="${s}" min="0.25" max="4" step="0.25" aria-label="time of stage ${s}">`).join("");
+  }
+  [...element.children].forEach((input, s) => {
+    input.value = state.stages[s] ?? 1;
+    input.title = `stage ${s}: ${number(Number(input.value))} times`;
+  });
+}

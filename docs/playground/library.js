@@ -1,0 +1,123 @@
+// The schedule library (parallel/playground/playground.h) as objects of arrays.
+
+export const OPERATIONS = ["F", "B", "I", "W", "U", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"];
+export const [F, B, I, W, U, SEND_F, RECV_F, SEND_B, RECV_B] = OPERATIONS.keys();
+export const VERSIONS = ["stash", "vertical", "2bw", "flush", "none"];
+export const LEGAL = 2;
+export const STUCK = 1;
+
+const ARRAYS = {
+  rankBegin: Int32Array, // [p + 1]
+  actions: Int32Array, // [actions, 4]: operation, stage, micro-batch, version
+  times: Float64Array, // [actions, 3]: start, end, arrival
+  ranks: Int32Array, // [p, 7]: activations, versions, delay, stuck at, missing operation, stage, micro-batch
+  rankTimes: Float64Array, // [p, 3]: end, busy, span
+  figures: Float64Array, // [3]: step, idle, idle within the spans
+  stageToRank: Int32Array,
+  explanation: Float64Array, // [11]
+  traffic: Int32Array, // [links, 3]: from, to, messages
+};
+const [MESSAGE, TABLE, LOWERED, KINDS] = [0, 1, 2, 3];
+
+export class Library {
+  constructor(module) {
+    this.module = module;
+    this.kinds = this.text(KINDS).trim().split("\n").map(kindFrom);
+    this.kinds.push({ name: "pipedream", summary: "1F1B without a flush, with versions of the weights", versions: true });
+  }
+
+  // Returns { status, problems } and the arrays above; without arrays if the table cannot be drawn.
+  run(state) {
+    if (!this.set(state)) return { status: 0, problems: [this.text(MESSAGE)] };
+    const costs = this.setCosts(state);
+    const receives = state.receives === "use" ? 0 : 4;
+    const status = this.call("simulate", receives, state.waits ? 1 : 0, state.recompute ? 1 : 0);
+    const problems = this.text(MESSAGE).split("\n").filter(Boolean);
+    if (status === 0) return { status, problems, table: this.text(TABLE) };
+    const result = { status, problems, ...this.arrays(["rankBegin", "actions", "times", "ranks", "rankTimes", "figures", "stageToRank"]) };
+    [result.seconds, result.idle, result.idleInSpan] = result.figures;
+    result.rankCount = result.rankBegin.length - 1;
+    result.stages = result.stageToRank.length;
+    result.table = this.text(TABLE);
+    if (status === STUCK) giveTimesToWaiting(result, costs, state.recompute);
+    return result;
+  }
+  // Adds where the time of the last run goes, if it is legal.
+  explain(result) {
+    if (result.status !== LEGAL || !this.call("explain")) return result;
+    Object.assign(result, this.arrays(["explanation", "traffic"]));
+    return result;
+  }
+  // Returns the idle share of the last generated schedule with other micro-batches.
+  idle(microbatches) {
+    return this.call("idle", microbatches);
+  }
+  // Returns the nearest legal table, or "" if there is none.
+  repaired(state) {
+    return this.set(state) && this.call("repair") ? this.text(TABLE) : "";
+  }
+  lowered() {
+    return this.text(LOWERED);
+  }
+
+  set(state) {
+    const versions = VERSIONS.indexOf(state.versions);
+    if (state.table) return this.call("read", state.table);
+    if (state.schedule === "pipedream") return this.call("make_pipedream", state.ranks, state.microbatches, state.batch, versions);
+    return this.call("make", state.schedule, state.ranks, state.microbatches, state.chunks, state.group);
+  }
+  setCosts(state) {
+    const stageToRank = this.array("stageToRank");
+    const costs = costsOf(state, stageToRank.length, Math.max(...stageToRank) + 1);
+    this.module.HEAPF64.set(costs, this.call("costs") / 8);
+    return costs;
+  }
+
+  call(name, ...values) {
+    const types = values.map((value) => typeof value);
+    return this.module.ccall(`playground_${name}`, "number", types, values);
+  }
+  text(which) {
+    return this.module.UTF8ToString(this.call("text", which));
+  }
+  array(name) {
+    const which = Object.keys(ARRAYS).indexOf(name);
+    return new ARRAYS[name](this.module.HEAPU8.buffer, this.call("array", which), this.call("length", which)).slice();
+  }
+  arrays(names) {
+    return Object.fromEntries(names.map((name) => [name, this.array(name)]));
+  }
+}
+
+function kindFrom(line) {
+  const [name, summary, minChunks, maxChunks, takesGroup, sendsWait] = line.split("\t");
+  return { name, summary, minChunks: +minChunks, maxChunks: +maxChunks, takesGroup: takesGroup === "1", sendsWait: sendsWait === "1" };
+}
+
+// Actions that never run get the times that they would take one after the other, so that they can be shown and moved.
+function giveTimesToWaiting(result, costs, recompute) {
+  const { stages, actions, times, ranks, rankBegin } = result;
+  for (let rank = 0; rank < result.rankCount; ++rank) {
+    const at = ranks[7 * rank + 3];
+    if (at < 0) continue;
+    let now = at > rankBegin[rank] ? times[3 * at - 2] : 0;
+    for (let i = at; i < rankBegin[rank + 1]; ++i) {
+      const [forward, input, weight] = [0, 1, 2].map((row) => costs[row * stages + actions[4 * i + 1]]);
+      const repeated = recompute ? forward : 0;
+      const seconds = [forward, repeated + input + weight, repeated + input, weight][actions[4 * i]] ?? 0;
+      times[3 * i] = now;
+      times[3 * i + 1] = now += seconds;
+    }
+  }
+}
+
+// Returns the costs in the order of playground_costs. A rank's work is the same with any number of chunks.
+export function costsOf(state, stages, ranks) {
+  const share = ranks / stages;
+  const each = (cost) => Array.from({ length: stages }, (_, s) => cost * share * (state.stages[s] ?? 1));
+  const border = (cost) => Array(stages - 1).fill(cost);
+  return [
+    ...each(state.forward), ...each(state.input), ...each(state.weight),
+    ...border(state.latency + state.transfer), ...border(state.transfer), ...Array(ranks).fill(state.update),
+  ]; // prettier-ignore
+}

@@ -1,0 +1,295 @@
+// The page: one state, from which everything is drawn again after each change.
+import { Actions, chainOf, explainGap, lastAction, litBy } from "./cause.js";
+import { drawActivations, drawCurve, drawLinks, linksOf, LINK_PITCH, microbatchesOfCurve, waterfall } from "./charts.js";
+import { makeControls, showControls, TITLES } from "./controls.js";
+import { commandOf, save, svgOf } from "./files.js";
+import { LEGAL, Library } from "./library.js";
+import { CanvasPainter, number, percent, themeOf } from "./painter.js";
+import { addressOf, History, stateOf } from "./state.js";
+import { isMovable, moved, placeAt, placeOf, showProblems } from "./table.js";
+import { drawTimeline, hit, horizonOf, Layout } from "./timeline.js";
+import { showTour, TOUR } from "./tour.js";
+
+const element = (id) => document.getElementById(id);
+const NOTHING = { action: -1, lit: new Set(), chain: [], text: "" }; // chosen in the timeline
+const LARGE = 6000; // actions: what takes long to explain follows after the picture
+
+class Page {
+  constructor(library) {
+    this.library = library;
+    this.history = new History(stateOf(location.hash));
+    makeControls(element("controls"), library, this.state, (name, value) => this.change({ [name]: value }, name));
+    this.listen();
+    this.redraw();
+  }
+  get state() { return this.history.now; } // prettier-ignore
+
+  change(difference, kind = "") {
+    const state = { ...this.state, ...difference };
+    if ("schedule" in difference) Object.assign(state, this.sizesFor(state));
+    this.history.add(state, kind);
+    this.redraw();
+  }
+  // Another schedule begins with its own choices, and replaces a table.
+  sizesFor(state) {
+    const kind = this.library.kinds.find(({ name }) => name === state.schedule);
+    return { table: "", chunks: kind.name.startsWith("interleaved") || kind.name.startsWith("foldx") ? 2 : 0, group: 0, waits: Boolean(kind.sendsWait) };
+  }
+  move(by) {
+    this.history.move(by);
+    this.redraw();
+  }
+
+  redraw(chosen = NOTHING) {
+    const begin = performance.now();
+    this.chosen = chosen;
+    this.pinned = this.state.pinned ? this.library.run(stateOf(this.state.pinned)) : null;
+    const result = this.library.run(this.state);
+    if (result.rankBegin) {
+      this.actions = new Actions(result);
+      this.result = result;
+    }
+    history.replaceState(null, "", `#${addressOf(this.state)}`);
+    showControls(element("controls"), this.library, this.state, this.result?.stages ?? 0);
+    this.showTable(result);
+    this.drawTimelines();
+    if (this.actions && this.actions.count < LARGE) this.drawDetails(result);
+    else this.later(() => this.drawDetails(result));
+    showTour(element("tour"), this.state.tour, (step) => this.goToTour(step));
+    element("undo").disabled = this.history.at === 0;
+    element("redo").disabled = this.history.at === this.history.states.length - 1;
+    this.scriptTime = performance.now() - begin;
+    document.documentElement.dataset.ready = "true";
+  }
+  // Once the picture is shown; a later redraw replaces what was still to come.
+  later(draw) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(draw, 0);
+  }
+
+  showTable(result) {
+    const table = element("table");
+    table.readOnly = /U/.test(result.table ?? "");
+    if (document.activeElement !== table || table.readOnly) table.value = result.table || this.state.table;
+    showProblems(element("problems"), result, this.state);
+    element("repair").hidden = result.status === LEGAL;
+    element("reset").hidden = !this.state.table;
+    element("command").textContent = this.result ? commandOf(this.state, { ...this.result, table: result.table ?? "" }) : "";
+    for (const id of ["timeline", "details", "numbers"]) element(id).classList.toggle("stale", !result.rankBegin);
+    for (const id of ["details", "numbers"]) element(id).hidden = Boolean(result.rankBegin) && result.status !== LEGAL;
+    element("verdict").textContent = this.verdict(result);
+    if (result.status === LEGAL) this.showNumbers(result);
+  }
+  verdict(result) {
+    if (result.status !== LEGAL) return result.rankBegin ? "This table cannot run to its end." : "This cannot run.";
+    const name = this.state.table ? "Your table" : TITLES[this.state.schedule];
+    const against = this.pinned?.status === LEGAL ? `; ${number(this.pinned.seconds / result.seconds, 3)} times as fast as the pinned one` : "";
+    const limit = this.overLimit(result).length > 0 ? `; over the memory limit on rank ${this.overLimit(result).join(", ")}` : "";
+    return `${name} on ${result.rankCount} ranks: a step takes ${number(result.seconds)}, of which the ranks are idle ${percent(result.idle)}${against}${limit}.`;
+  }
+  peak(result, rank) { return (result.ranks[7 * rank] * result.rankCount) / result.stages; } // prettier-ignore
+  overLimit(result) {
+    const ranks = [...Array(result.rankCount).keys()];
+    return this.state.limit > 0 ? ranks.filter((rank) => this.peak(result, rank) > this.state.limit) : [];
+  }
+  showNumbers(result) {
+    const most = (values) => Math.max(0, ...values);
+    const numbersOf = (one) => {
+      const ranks = [...Array(one.rankCount).keys()];
+      const actions = one === result ? this.actions : new Actions(one);
+      return [
+        number(one.seconds), percent(one.idle), number(most(ranks.map((rank) => this.peak(one, rank))), 3),
+        String(most(linksOf(actions, this.state).map(([, messages]) => messages.length))),
+        String(most(ranks.map((rank) => one.ranks[7 * rank + 2]))),
+      ]; // prettier-ignore
+    };
+    const names = ["step time", "idle share", "peak activations", "messages per link", "staleness"];
+    const mine = numbersOf(result);
+    const other = this.pinned?.status === LEGAL ? numbersOf(this.pinned) : null;
+    const isOver = this.overLimit(result).length > 0;
+    element("numbers").innerHTML = names
+      .map((name, i) => `<div class="${i === 2 && isOver ? "over" : ""}"><span>${name}</span><b>${mine[i]}</b>${other ? `<span>pinned: ${other[i]}</span>` : ""}</div>`)
+      .join("");
+  }
+
+  drawTimelines() {
+    if (!this.actions) return;
+    const theme = themeOf(document.documentElement);
+    const horizon = Math.max(horizonOf(this.result), this.pinned?.rankBegin ? horizonOf(this.pinned) : 0);
+    this.horizon = horizon;
+    element("pinned").hidden = !this.pinned?.rankBegin;
+    if (this.pinned?.rankBegin) {
+      const pinned = stateOf(this.state.pinned);
+      element("pinned-name").textContent = `Pinned: ${pinned.table ? "a table" : TITLES[pinned.schedule]}, step ${number(this.pinned.seconds)}`;
+      element("pinned-timeline").setAttribute("aria-label", `Timeline of the pinned schedule, a step of ${number(this.pinned.seconds)}`);
+      this.draw("pinned-timeline", new Actions(this.pinned), drawTimeline, { messages: false });
+    }
+    element("timeline-name").textContent = this.state.table ? "One step of your table" : `One step of ${TITLES[this.state.schedule]}`;
+    this.layout = this.draw("timeline", this.actions, drawTimeline, this.chosen);
+    element("cause").textContent = this.chosen.text;
+  }
+  draw(id, actions, drawing, ...more) {
+    const canvas = element(id);
+    const layout = new Layout(actions.result, canvas.clientWidth, this.horizon);
+    drawing(new CanvasPainter(canvas, canvas.clientWidth, layout.height), actions, layout, themeOf(document.documentElement), ...more);
+    return layout;
+  }
+
+  drawDetails(result) {
+    if (result.status !== LEGAL) return;
+    const theme = themeOf(document.documentElement);
+    this.draw("activations", this.actions, drawActivations, this.state.limit);
+    const peaks = Array.from({ length: result.rankCount }, (_, rank) => number(this.peak(result, rank), 3));
+    element("activations").setAttribute("aria-label", `At most ${peaks.join(", ")} micro-batches, rank by rank`);
+    this.drawLinkRows(theme);
+    this.library.explain(result);
+    element("waterfall").innerHTML = waterfall(result);
+    const [rank, stage, excess, speedup] = result.explanation.slice(7);
+    element("bottleneck").textContent = rank < 0 ? "All ranks have equally much to do." : `Rank ${rank} is the bottleneck, above all by stage ${stage}: it has ${number(excess, 3)} times the mean work. With equal ranks a step would be ${number(speedup, 3)} times as fast.`;
+    element("curve-card").hidden = Boolean(this.state.table) || this.state.schedule === "pipedream";
+    if (!element("curve-card").hidden) this.later(() => this.drawIdleCurve(theme));
+  }
+  drawLinkRows(theme) {
+    const links = linksOf(this.actions, this.state);
+    const canvas = element("links");
+    const takeTime = this.state.latency + this.state.transfer > 0;
+    canvas.hidden = !takeTime || links.length === 0;
+    element("links-note").textContent = links.length === 0 ? "One rank alone sends nothing." : takeTime ? "Dark: the link is busy; light: the message is on its way." : "Messages take no time yet: give them a latency or a transfer time to see when each link is busy.";
+    if (canvas.hidden) return;
+    canvas.setAttribute("aria-label", `${links.length} links with ${links[0][1].length} messages on the first`);
+    const layout = new Layout(this.result, canvas.clientWidth, this.horizon);
+    drawLinks(new CanvasPainter(canvas, canvas.clientWidth, links.length * LINK_PITCH + 6), links, layout, theme);
+  }
+  drawIdleCurve(theme) {
+    const points = microbatchesOfCurve(this.state.microbatches).map((m) => [m, this.library.idle(m)]);
+    const canvas = element("curve");
+    canvas.setAttribute("aria-label", points.map(([m, share]) => `${m}: ${percent(share)}`).join(", "));
+    drawCurve(new CanvasPainter(canvas, canvas.clientWidth, 200), points, this.state.microbatches, canvas.clientWidth, 200, theme);
+  }
+
+  // Lights up what a click on action i, or on the gap before i (-1: at the end of the rank), is about.
+  choose(i, isGap, rank) {
+    const chain = isGap ? chainOf(this.actions, i >= 0 ? i : lastAction(this.actions)) : [];
+    const lit = isGap ? new Set(chain.map(({ action }) => action)) : litBy(this.actions, i);
+    const text = isGap ? explainGap(this.actions, i, rank) : this.describe(i);
+    this.chosen = { action: isGap ? -1 : i, lit, chain, text };
+    this.drawTimelines();
+  }
+  describe(i) {
+    const { actions } = this;
+    const { producer } = actions.input(i);
+    const needs = producer >= 0 ? ` needs ${actions.name(producer)} of rank ${actions.rankOf[producer]},` : " needs no other action,";
+    const feeds = actions.outputs(i).map((one) => `${actions.name(one)} of rank ${actions.rankOf[one]}`).join(" and "); // prettier-ignore
+    const version = actions.version(i) >= 0 ? `, with version ${actions.version(i)} of the weights` : "";
+    return `${actions.name(i)}, from ${number(actions.start(i))} to ${number(actions.end(i))} on rank ${actions.rankOf[i]}${version}:${needs} and feeds ${feeds || "no other"}.`;
+  }
+  clear() {
+    this.chosen = NOTHING;
+    this.drawTimelines();
+  }
+  moveTo(i, place) {
+    if (!isMovable(this.result.table) || place === placeOf(this.actions, i)) return;
+    const [key, rank] = [[this.actions.operation(i), this.actions.stage(i), this.actions.microbatch(i)], this.actions.rankOf[i]];
+    this.change({ table: moved(this.result.table, rank, placeOf(this.actions, i), place) });
+    const now = this.actions.find(...key);
+    if (now >= 0) this.choose(now, false);
+  }
+  goToTour(step) {
+    this.history.add(step > 0 ? { ...stateOf(TOUR[step - 1][1]), ...this.waitsOf(TOUR[step - 1][1]), tour: step } : { ...this.state, tour: 0 });
+    this.redraw();
+    if (step > 0) element("tour").scrollIntoView({ block: "nearest" });
+  }
+  waitsOf(address) {
+    const kind = this.library.kinds.find(({ name }) => name === stateOf(address).schedule);
+    return { waits: Boolean(kind?.sendsWait) && !stateOf(address).table };
+  }
+
+  listen() {
+    const click = (id, act) => (element(id).onclick = act);
+    click("tour-start", () => this.goToTour(1));
+    click("undo", () => this.move(-1));
+    click("redo", () => this.move(1));
+    click("pin", () => this.change({ pinned: addressOf({ ...this.state, pinned: "", tour: 0 }) }));
+    click("unpin", () => this.change({ pinned: "" }));
+    click("copy", () => navigator.clipboard?.writeText(location.href));
+    click("repair", () => this.repair());
+    click("reset", () => this.change({ table: "" }));
+    click("save-csv", () => save("schedule.csv", this.result.table, "text/csv"));
+    click("save-lowered", () => save("schedule_lowered.csv", this.library.lowered(), "text/csv"));
+    click("save-svg", () => save("schedule.svg", svgOf(this.actions, element("verdict").textContent), "image/svg+xml"));
+    click("save-png", () => save("schedule.png", element("timeline").toDataURL("image/png")));
+    element("table").addEventListener("input", ({ target }) => this.change({ table: target.value }, "text"));
+    addEventListener("hashchange", () => (this.history.add(stateOf(location.hash)), this.redraw()));
+    addEventListener("resize", () => this.redraw(this.chosen));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw(this.chosen));
+    addEventListener("keydown", (event) => this.pressed(event));
+    this.listenToTimeline(element("timeline"));
+  }
+  repair() {
+    const table = this.library.repaired(this.state);
+    if (table) this.change({ table });
+  }
+  pressed(event) {
+    const inText = event.target instanceof HTMLTextAreaElement;
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && !inText) {
+      event.preventDefault();
+      this.move(event.shiftKey ? 1 : -1);
+    }
+  }
+  listenToTimeline(canvas) {
+    let held = -1;
+    let from = 0;
+    const at = ({ offsetX, offsetY }) => hit(this.actions, this.layout, offsetX, offsetY);
+    canvas.onpointerdown = (event) => {
+      held = at(event)?.action ?? -1;
+      from = event.offsetX;
+      if (held >= 0) canvas.setPointerCapture(event.pointerId);
+    };
+    canvas.onpointermove = (event) => this.follow(canvas, event, held >= 0 && Math.abs(event.offsetX - from) > 4 ? held : -1);
+    canvas.onpointerup = (event) => {
+      const found = at(event);
+      const isDrag = held >= 0 && Math.abs(event.offsetX - from) > 4;
+      if (isDrag) this.moveTo(held, placeAt(this.actions, held, this.layout.timeAt(event.offsetX)));
+      else if (!found) this.clear();
+      else if (found.action >= 0) this.choose(found.action, false);
+      else if (this.result.status === LEGAL) this.choose(found.before, true, found.rank);
+      held = -1;
+    };
+    canvas.onpointerleave = () => this.drawTimelines();
+    canvas.onkeydown = (event) => this.walk(event);
+  }
+  // The cursor: a line at the time below the pointer, on the timeline alone; and what is dragged.
+  follow(canvas, event, dragged) {
+    if (this.actions.count > LARGE) return;
+    this.drawTimelines();
+    const painter = CanvasPainter.over(canvas);
+    const theme = themeOf(document.documentElement);
+    const { layout } = this;
+    const time = layout.timeAt(event.offsetX);
+    if (time < 0 || time > layout.horizon) return;
+    painter.line([[event.offsetX, layout.top], [event.offsetX, layout.height - 22]], theme.text, { dash: [2, 3] }); // prettier-ignore
+    const nearRight = event.offsetX > layout.left + layout.width - 50;
+    painter.text(event.offsetX + (nearRight ? -4 : 4), layout.height - 24, number(time, 3), theme.text, { size: 11, weight: 600, anchor: nearRight ? "end" : "start" });
+    if (dragged < 0) return;
+    const width = layout.x(this.actions.end(dragged)) - layout.x(this.actions.start(dragged));
+    painter.frame(event.offsetX - width / 2, layout.y(this.actions.rankOf[dragged]), width, layout.bar, theme.accent);
+  }
+  // Arrow keys choose an action; with Alt they move it.
+  walk(event) {
+    const by = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (event.key === "Escape") return this.clear();
+    if (!by || !this.actions) return;
+    event.preventDefault();
+    const { actions, result } = this;
+    const works = (rank) => [...Array(result.rankBegin[rank + 1] - result.rankBegin[rank]).keys()].map((i) => i + result.rankBegin[rank]).filter((i) => actions.isWork(i));
+    const chosen = this.chosen.action;
+    if (chosen < 0) return this.choose(works(0)[0], false);
+    if (event.altKey && by[1]) return this.moveTo(chosen, placeOf(actions, chosen) + by[1]);
+    const rank = Math.min(Math.max(actions.rankOf[chosen] + by[0], 0), result.rankCount - 1);
+    const row = works(rank);
+    const next = by[0] ? row.find((i) => actions.end(i) > actions.start(chosen)) ?? row.at(-1) : row[Math.min(Math.max(row.indexOf(chosen) + by[1], 0), row.length - 1)];
+    this.choose(next, false);
+  }
+}
+
+loadSchedules().then((module) => (globalThis.playground = new Page(new Library(module))));

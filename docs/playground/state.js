@@ -1,0 +1,69 @@
+// What the reader has chosen: its defaults, its form in the page's address, and undo.
+
+export const DEFAULTS = Object.freeze({
+  schedule: "1f1b", ranks: 4, microbatches: 8, chunks: 0, group: 0,
+  forward: 1, input: 1, weight: 1, update: 0, stages: [], // factors of the stages' times; 1 where there is none
+  latency: 0, transfer: 0, receives: "ahead", waits: false, recompute: false,
+  versions: "stash", batch: 1, limit: 0, // micro-batches of activations; 0: no limit
+  table: "", // in place of the schedule
+  pinned: "", // another state's address, for comparison
+  tour: 0, // the step of the tour, from 1
+}); // prettier-ignore
+
+// Whole numbers, with their least and most.
+const WHOLE = { ranks: [1, 64], microbatches: [1, 512], chunks: [0, 16], group: [0, 512], batch: [1, 64], tour: [0, 8] };
+
+// Returns the state's differences from the defaults, as "schedule=gpipe&ranks=8".
+export function addressOf(state) {
+  const parts = new URLSearchParams();
+  for (const [name, value] of Object.entries(DEFAULTS)) {
+    const [now, before] = [textOf(state[name]), textOf(value)];
+    if (now !== before) parts.set(name, now);
+  }
+  return parts.toString();
+}
+
+export function stateOf(address) {
+  const state = { ...DEFAULTS };
+  for (const [name, text] of new URLSearchParams(address.replace(/^#/, ""))) {
+    if (name in DEFAULTS) state[name] = valueOf(text, DEFAULTS[name]);
+    if (name in WHOLE) state[name] = Math.min(Math.max(Math.round(state[name]), WHOLE[name][0]), WHOLE[name][1]);
+  }
+  return state;
+}
+
+// Tables have their line ends as ";", which addresses keep readable.
+function textOf(value) {
+  if (Array.isArray(value)) return value.map((one) => String(one ?? 1)).join(" ");
+  return String(value).trim().replaceAll("\n", ";");
+}
+function valueOf(text, like) {
+  if (Array.isArray(like)) return text.split(" ").filter(Boolean).map(Number).map((one) => (one > 0 ? one : 1));
+  if (typeof like === "boolean") return text === "true";
+  if (typeof like === "number") return +text >= 0 && +text < 1e6 ? +text : like;
+  return text.replaceAll(";", "\n");
+}
+
+// The states so far; undo and redo walk through them.
+export class History {
+  constructor(state) {
+    this.states = [state];
+    this.at = 0;
+  }
+  get now() {
+    return this.states[this.at];
+  }
+  // A change with the same `kind` as the last one, such as another letter in the table, replaces it.
+  add(state, kind = "") {
+    if (kind && kind === this.kind && this.at === this.states.length - 1) this.states.pop();
+    else this.states.length = this.at + 1;
+    this.states.push(state);
+    this.at = this.states.length - 1;
+    this.kind = kind;
+  }
+  move(by) {
+    this.kind = "";
+    this.at = Math.min(Math.max(this.at + by, 0), this.states.length - 1);
+    return this.now;
+  }
+}

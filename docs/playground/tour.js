@@ -1,0 +1,39 @@
+// The guided tour: eight states of the page, each with what to see and one thing to try.
+
+export const TOUR = [
+  ["One rank works, three wait", "schedule=naive&microbatches=4",
+    "A model is cut into four stages, one per rank. Each micro-batch passes all stages forward (blue) and back (orange) before the next one starts, so at any moment one rank works and three wait (grey).",
+    "Click a grey gap: who does that rank wait for?"],
+  ["GPipe: micro-batches one behind the other", "schedule=gpipe",
+    "As soon as rank 0 has finished micro-batch 0, rank 1 starts on it while rank 0 already works on the next one. Only the corners stay grey: the bubble, (p − 1) / (m + p − 1) of the step.",
+    "Drag the micro-batches up and watch the curve of the idle share. What does it cost in activations?"],
+  ["1F1B: the same time, less memory", "schedule=1f1b&pinned=schedule%3Dgpipe",
+    "Each rank starts a backward as soon as it can, and so frees activations early: rank 0 keeps 4 micro-batches, and not all 8. The step takes as long as GPipe's, which is pinned above.",
+    "Raise the micro-batches: GPipe's memory grows, that of 1F1B does not."],
+  ["Interleaved: smaller bubbles for more messages", "schedule=interleaved&chunks=2&pinned=schedule%3D1f1b",
+    "Each rank holds two chunks: rank 0 has the first and the fifth eighth of the model. The pipeline fills in half the time, so the bubble halves.",
+    "Give messages a latency of 0.5: when do the additional messages cost more than the smaller bubble gains?"],
+  ["Zero bubble: the backward in two parts", "schedule=zb-h1&pinned=schedule%3D1f1b",
+    "The previous stage waits only for the input gradient (I). The weight gradient (W, yellow) can be computed later, where the rank would be idle.",
+    "Make the weight gradient slower than the others. Where do gaps come back?"],
+  ["A V: the first and the last stage on one rank", "schedule=zbv&microbatches=12&pinned=schedule%3Dzb-h1%26microbatches%3D12",
+    "Rank 0 holds the first stage and the last one. The turn of the V is on one rank, without a message, and all ranks keep equally many activations.",
+    "Open “Times of each stage” and make the last stage slow, as a head often is. Which rank suffers?"],
+  ["PipeDream: no flush, but versions of the weights", "schedule=pipedream&microbatches=12",
+    "Nobody waits for a step to end: every micro-batch is followed by an update (green). A backward needs the weights that its forward used, so rank 0 keeps four versions, and its gradients are late.",
+    "Choose 2bw with 4 micro-batches per batch: two versions are enough."],
+  ["Your own schedule", "ranks=2&microbatches=3&table=0F0%2C0B0%2C0F1%2C0F2%2C0B1%2C0B2%3B1F1%2C1F0%2C1B0%2C1B1%2C1F2%2C1B2",
+    "Rank 0 wants the gradient of micro-batch 0 before it sends micro-batch 1; rank 1 wants micro-batch 1 first. Both wait forever: a deadlock, the red circle.",
+    "Repair it: drag 1F0 to the front of rank 1, or 0F1 before 0B0. Then beat the step of 1F1B, which is 15."],
+]; // prettier-ignore
+
+export function showTour(section, step, go) {
+  section.hidden = step < 1;
+  if (step < 1) return;
+  const [title, , text, task] = TOUR[step - 1];
+  section.innerHTML = `<h2>${step} of ${TOUR.length}: ${title}</h2><p>${text}</p><p><b>Try:</b> ${task}</p>
+    <p class="row"><button type="button" data-step="${step - 1}"${step === 1 ? " disabled" : ""}>Back</button>
+    <button type="button" class="main" data-step="${step === TOUR.length ? 0 : step + 1}">${step === TOUR.length ? "End of the tour" : "Next"}</button>
+    ${step < TOUR.length ? '<button type="button" data-step="0">Leave</button>' : ""}</p>`;
+  for (const button of section.querySelectorAll("button")) button.onclick = () => go(Number(button.dataset.step));
+}

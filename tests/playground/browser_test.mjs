@@ -1,0 +1,150 @@
+// The page in a headless browser: node browser_test.mjs CHROMIUM PLAYGROUND.html
+import assert from "node:assert/strict";
+import { resolve } from "node:path";
+import { Browser } from "./browser.mjs";
+
+const [chromium, file] = process.argv.slice(2);
+const page = `file://${resolve(file)}`;
+const DEADLOCK = encodeURIComponent("0F0,0B0,0F1,0B1;1F1,1B1,1F0,1B0");
+const browser = await Browser.open(chromium);
+const see = (expression) => browser.evaluate(expression);
+const text = (id) => see(`document.getElementById("${id}").textContent`);
+const click = (id) => see(`document.getElementById("${id}").click()`);
+
+// Where action "1F0" of the table is, in the window.
+const placeOf = (name) =>
+  see(`(() => {
+    const { actions, layout } = playground;
+    const box = document.getElementById("timeline").getBoundingClientRect();
+    for (let i = 0; i < actions.count; ++i) {
+      if (actions.isWork(i) && actions.name(i) === "${name}")
+        return [box.x + (layout.x(actions.start(i)) + layout.x(actions.end(i))) / 2, box.y + layout.y(actions.rankOf[i]) + layout.bar / 2];
+    }
+  })()`);
+// How many pixels of the timeline are red.
+const redPixels = () =>
+  see(`(() => {
+    const canvas = document.getElementById("timeline");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
+    for (let i = 0; i < data.length; i += 4) count += data[i] === 0xd5 && data[i + 1] === 0x3a && data[i + 2] === 0x1e;
+    return count;
+  })()`);
+
+const tests = {
+  async "shows 1F1B at once"() {
+    await browser.go(page);
+    assert.match(await text("verdict"), /^1F1B on 4 ranks: a step takes 33, .* idle 27\.3%/);
+    assert.equal(await see(`document.querySelectorAll("#numbers div").length`), 5);
+    assert.match(await text("waterfall"), /ideal24.*bubble9.*step33/);
+  },
+  async "controls change the schedule"() {
+    await browser.go(page);
+    await see(`{ const one = document.querySelector("[name=microbatches]"); one.value = 32; one.dispatchEvent(new Event("input", { bubbles: true })); }`);
+    assert.match(await text("verdict"), /a step takes 105/);
+    await see(`{ const one = document.querySelector("[name=schedule]"); one.value = "zb-h1"; one.dispatchEvent(new Event("input", { bubbles: true })); }`);
+    assert.match(await text("verdict"), /^Zero bubble H1/);
+    assert.match(await see("location.hash"), /schedule=zb-h1&microbatches=32/);
+  },
+  async "undo and redo walk through the states"() {
+    await browser.go(`${page}#schedule=gpipe`);
+    await see("playground.change({ ranks: 8 })");
+    await click("undo");
+    assert.equal(await see("playground.state.ranks"), 4);
+    await click("redo");
+    assert.equal(await see("playground.state.ranks"), 8);
+  },
+  async "an address gives the state back"() {
+    const hash = "schedule=interleaved&ranks=3&microbatches=9&chunks=3&forward=1.5&stages=1+2+1&latency=0.3&waits=true&limit=4&pinned=schedule%3Dgpipe";
+    await browser.go(`${page}#${hash}`);
+    const first = await see("JSON.stringify(playground.state)");
+    assert.equal(await see("location.hash"), `#${hash}`);
+    await browser.go(`${page}${await see("location.hash")}`);
+    assert.equal(await see("JSON.stringify(playground.state)"), first);
+    assert.equal(await see(`document.getElementById("pinned").hidden`), false);
+  },
+  async "a deadlock is a red circle"() {
+    await browser.go(page);
+    assert.equal(await redPixels(), 0);
+    await browser.go(`${page}#table=${DEADLOCK}`);
+    assert.match(await text("problems"), /deadlock: rank 0 waits at 0B0 for 1B0/);
+    assert.ok((await redPixels()) > 200);
+    assert.match(await text("verdict"), /cannot run/);
+  },
+  async "dragging an action repairs it"() {
+    await browser.go(`${page}#table=${DEADLOCK}`);
+    const [x, y] = await placeOf("0B0");
+    await browser.drag(await placeOf("0F1"), [x - 30, y]);
+    assert.match(await see("playground.state.table"), /^0F0,0F1,0B0/);
+    assert.match(await text("problems"), /^legal/);
+    assert.equal(await redPixels(), 0);
+    await click("undo");
+    assert.match(await text("problems"), /deadlock/);
+    await click("repair");
+    assert.match(await text("problems"), /^legal/);
+  },
+  async "typing is checked at each change"() {
+    await browser.go(`${page}#schedule=gpipe&ranks=2&microbatches=2`);
+    const type = (table) => see(`{ const one = document.getElementById("table"); one.value = ${JSON.stringify(table)}; one.dispatchEvent(new Event("input", { bubbles: true })); }`);
+    await type("0F0,0F1,0B0,0B1\n1F0,1F1,1B0\n");
+    assert.match(await text("problems"), /1B1|micro-batch 1/);
+    await type("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1Bx\n");
+    assert.match(await text("problems"), /line 2.*1Bx/);
+    await type("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    assert.match(await text("verdict"), /^Your table on 2 ranks/);
+  },
+  async "a click on a gap says who waits for whom"() {
+    await browser.go(page);
+    const [x, y] = await placeOf("3F0");
+    await browser.mouse("mousePressed", x - 60, y);
+    await browser.mouse("mouseReleased", x - 60, y);
+    assert.equal(await text("cause"), "Rank 3 is idle before 3F0: it waits for 2F0 of rank 2.");
+    assert.equal(await see("playground.chosen.chain.length"), 4);
+  },
+  async "keys choose and move an action"() {
+    await browser.go(`${page}#schedule=gpipe&ranks=2&microbatches=3`);
+    await see(`document.getElementById("timeline").focus()`);
+    const press = (key, modifiers = 0) => browser.send("Input.dispatchKeyEvent", { type: "keyDown", key, modifiers });
+    await press("ArrowRight");
+    await press("ArrowRight");
+    assert.match(await text("cause"), /^0F1, from 1 to 2 on rank 0: needs no other action, and feeds 1F1 of rank 1/);
+    await press("ArrowRight", 1); // with Alt
+    assert.match(await see("playground.state.table"), /^0F0,0F2,0F1/);
+  },
+  async "the tour has eight steps"() {
+    await browser.go(page);
+    await click("tour-start");
+    for (let step = 1; step <= 8; ++step) {
+      assert.match(await text("tour"), new RegExp(`^${step} of 8`));
+      assert.notEqual(await text("verdict"), "This cannot run.");
+      await see(`document.querySelector("#tour .main").click()`);
+    }
+    assert.equal(await see(`document.getElementById("tour").hidden`), true);
+  },
+  async "every control, button and picture has a name"() {
+    await browser.go(page);
+    const nameless = `[...document.querySelectorAll("input, select, textarea, button, canvas")].filter((one) => one.checkVisibility() &&
+      !one.ariaLabel && !one.labels?.[0]?.textContent.trim() && !(one.tagName === "BUTTON" && one.textContent.trim())).map((one) => one.outerHTML)`;
+    assert.deepEqual(await see(nameless), []);
+  },
+  async "nothing is wider than a window of 420 pixels"() {
+    await browser.go(page, 420, 800);
+    assert.ok((await see("document.documentElement.scrollWidth")) <= 420);
+  },
+};
+
+let failed = 0;
+for (const [name, test] of Object.entries(tests)) {
+  browser.messages.length = 0;
+  try {
+    await test();
+    assert.deepEqual(browser.messages, [], "errors on the console, or requests to a network");
+    console.log(`passed: ${name}`);
+  } catch (error) {
+    ++failed;
+    console.log(`FAILED: ${name}\n${error.message}`);
+  }
+}
+await browser.close();
+console.log(`${Object.keys(tests).length - failed} passed, ${failed} failed`);
+process.exit(failed > 0 ? 1 : 0);
