@@ -13,15 +13,7 @@
 ///       Tensor here = z.wait();
 ///     });
 ///
-/// | here                                   | PyTorch                                                      |
-/// |----------------------------------------|--------------------------------------------------------------|
-/// | `master.remote("worker1", "Shard", n)` | `rpc.remote("worker1", Shard, args=(n,))`                    |
-/// | `shard.remote("forward", x)`           | `shard.remote().forward(x)`: returns an RRef at once         |
-/// | `shard.rpc_async("forward", x)`        | `shard.rpc_async().forward(x)`: a future                     |
-/// | `shard.rpc_sync("forward", x)`         | `shard.rpc_sync().forward(x)`                                |
-/// | `master.rpc_sync(1, "f", x)`           | `rpc.rpc_sync("worker1", f, args=(x,))`, likewise `rpc_async` |
-/// | `y.to_here()`                          | `y.to_here()`                                                |
-/// | `shard.list("named_parameters")`       | `[RRef(p) for p in shard.parameters()]`, here with names     |
+/// docs/reference/remote_calls.md lists these calls beside PyTorch's.
 ///
 /// Arguments are bool, integers, floating-point numbers, texts, tensors, of which the worker gets a copy, and
 /// references, whose values the worker uses itself. A call does not wait for the worker. Workers do their commands in
@@ -207,7 +199,8 @@ class Master {
   T rpc_sync(const WorkerId& to, const std::string& name, const Arguments&... arguments) {
     return rpc_async(to, name, arguments...).template wait<T>();
   }
-  /// Sends a copy of `tensor` to a worker. Throws as remote() does.
+  /// Sends a copy of `tensor` to a worker. It gets no gradient: pass a tensor that needs one as an argument. Throws as
+  /// remote() does.
   RRef put(const WorkerId& to, const Tensor& tensor);
   /// Returns the time by the clock of rank `rank`, how long it has waited for others, what it has sent, and the peak of
   /// its memory since the last report. Rank 0 is the master; waits for a worker. Throws as remote() does.

@@ -18,6 +18,7 @@
 #include "nn/models.h"
 #include "nn/safetensors.h"
 #include "parallel/comm/tcp/bootstrap.h"
+#include "parallel/rpc/message.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "parallel/training/checkpoints.h"
@@ -181,6 +182,23 @@ void make_bootstrap(const Corpus& corpus) {
   corpus.add("stranger", hello("guess") + bootstrap_message(0, "key", "to rank 0"));
 }
 
+void make_remote_messages(const Corpus& corpus) {
+  const auto text_of = [](const rpc::Packed& packed) { return std::string(packed.bytes.begin(), packed.bytes.end()); };
+  const rpc::Command call{.task = rpc::Task::call,
+                          .result = 300,
+                          .context = 2,
+                          .needs_grad = 1,
+                          .name = "forward",
+                          .arguments = {counted({2, 3}), std::int64_t{-1}, 0.5, true, "text", rpc::Reference{7}}};
+  const rpc::Command keep{.task = rpc::Task::keep, .result = 1, .arguments = {counted({20, 20})}};
+  corpus.add("commands", text_of(rpc::pack({call, {.task = rpc::Task::send, .peer = 1, .of = 300}})));
+  corpus.add("follows", text_of(rpc::pack({keep, {.task = rpc::Task::shut_down}})));
+  corpus.add(
+      "list",
+      text_of(rpc::pack(NamedTensors{{"weight", counted({2, 1})}, {"half", Tensor::zeros({}, DType::float16)}})));
+  corpus.add("failure", text_of(rpc::pack(rpc::Failure{"rank 1: it has failed"})));
+}
+
 void make_checkpoints(const Corpus& corpus) {
   const test::TemporaryFolder folder;
   const Checkpoints checkpoints(folder.path(), "the training", Fingerprint{{"cat", "dog"}, {{3, 4}, 5}, {{1, 2}, 6}});
@@ -221,6 +239,7 @@ int main(int argc, char** argv) {
   make_npy(Corpus(folder / "npy"));
   make_images(Corpus(folder / "image"));
   make_bootstrap(Corpus(folder / "bootstrap"));
+  make_remote_messages(Corpus(folder / "remote_message"));
   make_checkpoints(Corpus(folder / "checkpoints"));
   return 0;
 }
