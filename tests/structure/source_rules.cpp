@@ -44,6 +44,7 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"training", {"comm", "launch", "pipeline", "tensor_parallel"}},
     {"wrappers", {"comm", "launch", "schedule", "pipeline", "data_parallel"}},
     {"rpc", {"comm", "launch"}},
+    {"advise", {"comm", "launch", "schedule", "pipeline", "data_parallel", "tensor_parallel", "training"}},
     {".", {"launch", "wrappers"}},
 };
 

@@ -1,0 +1,204 @@
+#include "parallel/advise/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "core/base/throw_if.h"
+#include "parallel/advise/stage_seconds.h"
+
+namespace stagecoach {
+namespace {
+
+bool are_alike(const Candidate& a, const Candidate& b) {
+  return a.schedule == b.schedule && a.mesh.data == b.mesh.data && a.mesh.pipeline == b.mesh.pipeline &&
+         a.mesh.tensor == b.mesh.tensor;
+}
+
+/// Returns whether `a` is the better plan. Ties are broken by memory, then by the order of the candidates.
+bool is_better(const Evaluated& a, const Evaluated& b) {
+  constexpr double kRounding = 1 - 1e-12;
+  if (a.seconds < b.seconds * kRounding || b.seconds < a.seconds * kRounding) {
+    return a.seconds < b.seconds;
+  }
+  return a.worst().total() < b.worst().total() * kRounding;
+}
+
+class Search {
+ public:
+  Search(const AdviceRequest& request, int count, Prune prune)
+      : request_(request), count_(static_cast<std::size_t>(count)), prune_(prune), evaluator_(request) {}
+
+  Advice run() {
+    const std::vector<Candidate> all = candidates_of(request_);
+    advice_.candidates = static_cast<int>(all.size());
+    for (const auto& [bound, index] : in_order_of_bounds(all)) {
+      visit(all[index], bound);
+    }
+    require_any();
+    add_one_device(all);
+    return std::move(advice_);
+  }
+
+ private:
+  /// A candidate's index after the bound of its time.
+  using Bound = std::pair<double, std::size_t>;
+
+  void reject(const Candidate& candidate, std::string reason, double seconds = 0) {
+    advice_.rejected.push_back({candidate, seconds, std::move(reason)});
+  }
+
+  std::vector<Bound> in_order_of_bounds(const std::vector<Candidate>& all) {
+    std::vector<Bound> bounds;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      try {
+        bounds.emplace_back(least_seconds(evaluator_.costs(all[i]), all[i]), i);
+      } catch (const UsageError& error) {
+        reject(all[i], error.what());
+      }
+    }
+    std::sort(bounds.begin(), bounds.end());
+    return bounds;
+  }
+
+  void visit(const Candidate& candidate, double bound) {
+    if (const auto reason = why_slower(candidate, bound); prune_ == Prune::yes && reason) {
+      return reject(candidate, *reason);
+    }
+    const double least = least_bytes(evaluator_.costs(candidate), candidate, request_.optimizer_bytes_per_weight_byte);
+    if (request_.memory_limit > 0 && least > request_.memory_limit) {
+      if (too_large_.empty() || least <= too_large_.front().first) {
+        too_large_.insert(too_large_.begin(), {least, candidate});
+      }
+      return reject(candidate, fmt::format("a rank needs at least {} for weights, gradients and the optimizer's state, "
+                                           "the limit is {}",
+                                           gib_text(least), gib_text(request_.memory_limit)));
+    }
+    try {
+      evaluate(candidate);
+    } catch (const UsageError& error) {
+      reject(candidate, error.what());
+    }
+  }
+
+  /// Returns why a candidate with this bound is not among the answers, whatever its time.
+  std::optional<std::string> why_slower(const Candidate& candidate, double bound) const {
+    const auto text = [bound](const Evaluated& other) {
+      return fmt::format("takes at least {:.3f} ms, {} takes {:.3f} ms", 1e3 * bound, to_string(other.candidate),
+                         1e3 * other.seconds);
+    };
+    for (std::size_t i = 0; i < advice_.best.size() && advice_.best[i].seconds < bound; ++i) {
+      if (i + 1 == count_ || are_alike(advice_.best[i].candidate, candidate)) {
+        return text(advice_.best[i]);
+      }
+    }
+    return std::nullopt;
+  }
+
+  void evaluate(const Candidate& candidate) {
+    Evaluated evaluated = evaluator_.memory(candidate);
+    const double needed = evaluated.worst().total();
+    if (request_.memory_limit > 0 && needed > request_.memory_limit) {
+      note_nearest(evaluated);
+      return reject(candidate,
+                    fmt::format("rank {} needs {}, the limit is {}", &evaluated.worst() - evaluated.memory.data(),
+                                gib_text(needed), gib_text(request_.memory_limit)));
+    }
+    evaluator_.add_times(evaluated);
+    ++advice_.simulated;
+    keep(std::move(evaluated));
+  }
+
+  /// Inserts a plan among the best, one per schedule and mesh.
+  void keep(Evaluated evaluated) {
+    auto& best = advice_.best;
+    const auto reject_slower = [&](const Evaluated& slow, const Evaluated& fast) {
+      reject(slow.candidate,
+             fmt::format("takes {:.3f} ms, {} takes {:.3f} ms", 1e3 * slow.seconds, to_string(fast.candidate),
+                         1e3 * fast.seconds),
+             slow.seconds);
+    };
+    const auto alike = std::find_if(best.begin(), best.end(), [&](const Evaluated& other) {
+      return are_alike(other.candidate, evaluated.candidate);
+    });
+    if (alike != best.end()) {
+      if (!is_better(evaluated, *alike)) {
+        return reject_slower(evaluated, *alike);
+      }
+      reject_slower(*alike, evaluated);
+      best.erase(alike);
+    }
+    best.insert(std::upper_bound(best.begin(), best.end(), evaluated, is_better), std::move(evaluated));
+    if (best.size() > count_) {
+      reject_slower(best.back(), best[count_ - 1]);
+      best.pop_back();
+    }
+  }
+
+  /// Sets the nearest plan where all are too large, even for what they hold at least.
+  void find_nearest() {
+    for (const auto& [least, candidate] : too_large_) {
+      if (least > too_large_.front().first) {
+        break;
+      }
+      try {
+        note_nearest(evaluator_.memory(candidate));
+      } catch (const UsageError&) {  // a schedule that does not accept these sizes
+      }
+    }
+  }
+
+  void note_nearest(Evaluated evaluated) {
+    if (!nearest_ || evaluated.worst().total() < nearest_->worst().total()) {
+      nearest_ = std::move(evaluated);
+    }
+  }
+
+  void require_any() {
+    if (!advice_.best.empty()) {
+      return;
+    }
+    if (!nearest_) {
+      find_nearest();
+    }
+    throw_if<UsageError>(!nearest_ && !advice_.rejected.empty(), "no plan is possible: {}: {}",
+                         to_string(advice_.rejected.front().candidate), advice_.rejected.front().reason);
+    throw UsageError(fmt::format("no plan fits into {} per rank: the nearest needs {}: {}",
+                                 gib_text(request_.memory_limit), gib_text(nearest_->worst().total()),
+                                 to_string(nearest_->candidate)));
+  }
+
+  void add_one_device(const std::vector<Candidate>& all) {
+    for (const Candidate& candidate : all) {
+      if (candidate.mesh.ranks() != 1 || candidate.recompute) {
+        continue;
+      }
+      try {
+        Evaluated one = evaluator_.memory(candidate);
+        evaluator_.add_times(one);
+        if (advice_.one_device.seconds == 0 || is_better(one, advice_.one_device)) {
+          advice_.one_device = std::move(one);
+        }
+      } catch (const UsageError&) {  // without costs there is nothing to compare with
+      }
+    }
+  }
+
+  const AdviceRequest& request_;
+  std::size_t count_;
+  Prune prune_;
+  Evaluator evaluator_;
+  std::vector<std::pair<double, Candidate>> too_large_;  // by their least bytes, the smallest first
+  std::optional<Evaluated> nearest_;                     // of those that exceed the limit
+  Advice advice_;
+};
+
+}  // namespace
+
+std::string gib_text(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
+
+Advice advise(const AdviceRequest& request, int count, Prune prune) { return Search(request, count, prune).run(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,241 @@
+#include "parallel/advise/evaluate.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/base/throw_if.h"
+#include "parallel/advise/quick_split.h"
+#include "parallel/advise/stage_seconds.h"
+#include "parallel/comm/link_direction.h"
+#include "parallel/data_parallel/step_timeline.h"
+#include "parallel/schedule/lower.h"
+#include "parallel/schedule/schedule_kinds.h"
+#include "parallel/schedule/traffic.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr double kFloat = sizeof(float);
+
+std::int64_t samples_of(const AdviceRequest& request, const Candidate& candidate) {
+  return request.batch_size / candidate.mesh.data / candidate.microbatches;
+}
+
+/// Returns the bytes of the messages between stages: [stages - 1].
+std::vector<double> message_bytes(const ModelCosts& costs, const Split& split) {
+  std::vector<double> bytes;
+  std::size_t layer = 0;
+  for (std::size_t s = 0; s + 1 < split.size(); ++s) {
+    layer += static_cast<std::size_t>(split[s]);
+    bytes.push_back(static_cast<double>(costs.layers[layer - 1].output_bytes));
+  }
+  return bytes;
+}
+
+/// Returns the seconds by which stages are balanced.
+std::vector<double> balanced_seconds(const ModelCosts& costs, bool recompute) {
+  std::vector<double> seconds =
+      seconds_of_layers(costs.layers, recompute ? Stage::Recompute::yes : Stage::Recompute::no);
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    seconds[i] += costs.steps[i].accumulate;
+  }
+  seconds.front() += costs.input;
+  seconds.back() += costs.loss + costs.sums + costs.loss_backward;
+  return seconds;
+}
+
+/// Returns the bytes that a rank sends to the next one in the rings of its tensor and data-parallel groups, in a step:
+/// the most of all stages and both groups.
+double ring_bytes(const ModelCosts& costs, const Evaluated& evaluated) {
+  const auto& [data, pipeline, tensor] = evaluated.candidate.mesh;
+  const std::vector<double> weights = weight_bytes_of_stages(costs.layers, evaluated.split);
+  double most = 0;
+  std::size_t layer = 0;
+  for (std::size_t s = 0; s < evaluated.split.size(); ++s) {
+    double exchanged = 0;
+    for (int i = 0; i < evaluated.split[s]; ++i, ++layer) {
+      for (const Exchange& exchange : costs.exchanges.empty() ? std::vector<Exchange>{} : costs.exchanges[layer]) {
+        exchanged += (exchange.forward + exchange.backward) * static_cast<double>(exchange.numel) * kFloat;
+      }
+    }
+    most = std::max({most, evaluated.candidate.microbatches * exchanged * (tensor - 1) / tensor,
+                     2.0 * (data - 1) / data * weights[s]});
+  }
+  return most;
+}
+
+}  // namespace
+
+const RankMemory& Evaluated::worst() const {
+  return *std::max_element(memory.begin(), memory.end(),
+                           [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
+}
+
+const ModelCosts& Evaluator::costs(const Candidate& candidate) {
+  const std::pair key{samples_of(request_, candidate), candidate.mesh.tensor};
+  if (const auto found = costs_.find(key); found != costs_.end()) {
+    return found->second;
+  }
+  if (const auto found = costs_error_.find(key); found != costs_error_.end()) {
+    throw UsageError(found->second);
+  }
+  try {
+    return costs_[key] = request_.costs(key.first, key.second);
+  } catch (const UsageError& error) {
+    costs_error_[key] = error.what();
+    throw;
+  }
+}
+
+const Schedule& Evaluator::table(const Candidate& candidate) {
+  const int ranks = candidate.mesh.pipeline;
+  const Sizes sizes{candidate.schedule, ranks, candidate.microbatches, candidate.chunks};
+  if (const auto found = tables_.find(sizes); found != tables_.end()) {
+    return found->second;
+  }
+  const ScheduleKind& kind = *find_schedule(candidate.schedule);
+  const Schedule table = make_schedule(kind.name, ranks, candidate.microbatches, candidate.chunks);
+  return tables_[sizes] = with_reductions(lower(table, {.sends_wait = kind.sends_wait}));
+}
+
+Split Evaluator::split_of(const Candidate& candidate, const Schedule& schedule) {
+  const auto layers = static_cast<int>(costs(candidate).layers.size());
+  const Split equal = split_by_layers(layers, schedule.stage_count());
+  if (candidate.balanced == Balanced::layers) {
+    return equal;
+  }
+  const bool has_one = has_one_stage_per_rank(schedule);  // then neither the schedule nor the micro-batches matter
+  const Sizes sizes{has_one ? "" : candidate.schedule, candidate.mesh.pipeline, has_one ? 1 : candidate.microbatches,
+                    candidate.chunks};
+  const std::tuple key{sizes, samples_of(request_, candidate), candidate.mesh.tensor, candidate.recompute};
+  if (const auto found = splits_.find(key); found != splits_.end()) {
+    return found->second;
+  }
+  return splits_[key] =
+             quick_split(balanced_seconds(costs(candidate), candidate.recompute), schedule, candidate.microbatches);
+}
+
+const RankGroups& Evaluator::groups(const MeshSizes& mesh, MeshDirection direction) {
+  RankGroups& groups = groups_[{mesh.data, mesh.pipeline, mesh.tensor, direction}];
+  if (groups.empty()) {
+    groups = mesh_groups(direction, mesh);
+  }
+  return groups;
+}
+
+Link Evaluator::group_link(const MeshSizes& mesh, MeshDirection direction, int pipeline_rank) {
+  const std::tuple key{mesh.data, mesh.pipeline, mesh.tensor, direction, pipeline_rank};
+  if (const auto found = group_links_.find(key); found != group_links_.end()) {
+    return found->second;
+  }
+  const RankGroups& all = groups(mesh, direction);
+  RankGroups same_stages;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(same_stages), [&](const std::vector<int>& group) {
+    return position_of(group.front(), mesh).pipeline == pipeline_rank;
+  });
+  return group_links_[key] = at_speed(request_.network.among_any(same_stages, all));
+}
+
+std::vector<Link> Evaluator::group_links(const Evaluated& evaluated, MeshDirection direction) {
+  std::vector<Link> links;
+  for (const int rank : table(evaluated.candidate).stage_to_rank) {
+    links.push_back(group_link(evaluated.candidate.mesh, direction, rank));
+  }
+  return links;
+}
+
+Evaluated Evaluator::memory(const Candidate& candidate) {
+  const ModelCosts& model = costs(candidate);
+  const auto layers = static_cast<int>(model.layers.size());
+  static_cast<void>(split_by_layers(layers, candidate.mesh.pipeline * candidate.chunks));  // before a large table
+  const Schedule& schedule = table(candidate);
+  Evaluated evaluated{.candidate = candidate, .split = split_of(candidate, schedule)};
+  const std::vector<double> bytes = message_bytes(model, evaluated.split);
+  evaluated.memory =
+      memory_of_ranks(model, candidate, evaluated.split, schedule, bytes, request_.optimizer_bytes_per_weight_byte);
+  evaluated.link_bytes = ring_bytes(model, evaluated);
+  for (const LinkTraffic& link : link_traffic(schedule, bytes)) {
+    evaluated.link_bytes = std::max(evaluated.link_bytes, link.bytes);
+  }
+  return evaluated;
+}
+
+void Evaluator::add_times(Evaluated& evaluated) {
+  if (evaluated.candidate.is_data_parallel()) {
+    simulate_buckets(evaluated);
+  } else {
+    simulate_pipeline(evaluated);
+  }
+}
+
+void Evaluator::simulate_pipeline(Evaluated& evaluated) {
+  const Candidate& candidate = evaluated.candidate;
+  const MeshSizes& mesh = candidate.mesh;
+  const ModelCosts& model = costs(candidate);
+  const Schedule& schedule = table(candidate);
+  const auto stages =
+      seconds_of_stages(model, candidate, evaluated.split, group_links(evaluated, MeshDirection::tensor));
+  Costs links = Costs::uniform(schedule.stage_count(), 0, 0, 0);
+  links.message.clear();
+  links.bytes = message_bytes(model, evaluated.split);
+  links.eager_bytes = kEagerBytes;
+  for (std::size_t s = 0; s < links.bytes.size(); ++s) {
+    const std::tuple key{mesh.data, mesh.pipeline, mesh.tensor, schedule.stage_to_rank[s],
+                         schedule.stage_to_rank[s + 1]};
+    auto found = borders_.find(key);
+    if (found == borders_.end()) {
+      const Link link =
+          request_.network.between_any(groups(mesh, MeshDirection::pipeline), std::get<3>(key), std::get<4>(key));
+      found = borders_.emplace(key, at_speed(link)).first;
+    }
+    links.message.push_back(found->second.seconds(links.bytes[s]));
+    links.transfer.push_back(found->second.transfer_seconds(links.bytes[s]));
+  }
+  const std::vector<Link> data_links = group_links(evaluated, MeshDirection::data);
+  const std::vector<double> weights = weight_bytes_of_stages(model.layers, evaluated.split);
+  for (std::size_t s = 0; s < weights.size(); ++s) {
+    links.average.push_back(ring_all_reduce_seconds(data_links[s], mesh.data, weights[s]));
+  }
+  Simulation simulation = simulate(schedule, links, seconds_of_actions(schedule, stages));
+  evaluated.seconds = simulation.seconds;
+  evaluated.idle = simulation.idle + mean_exchange_seconds(schedule, stages) / simulation.seconds;
+  evaluated.busy = std::move(simulation.busy);
+}
+
+void Evaluator::simulate_buckets(Evaluated& evaluated) {
+  const Candidate& candidate = evaluated.candidate;
+  const ModelCosts& model = costs(candidate);
+  const StageSeconds all = seconds_of_stages(model, candidate, evaluated.split, {Link{}}).front();
+  const int before = candidate.microbatches - 1;  // micro-batches whose backwards are not the last
+  const bool is_only = before == 0;
+  StepModel step;
+  step.caps = request_.caps;
+  step.link = group_link(candidate.mesh, MeshDirection::data, 0);
+  step.ranks = candidate.mesh.data;
+  const double backward = all.backward_input + all.backward_weight - model.scale;
+  step.costs.forward = model.scale + (before + 1) * all.forward + before * backward +
+                       (is_only ? 0 : all.copy + (before - 1) * all.accumulate);
+  step.costs.backward = backward + (is_only ? all.copy : all.accumulate);
+  step.costs.update = all.update;
+  double begin = model.loss_backward;
+  for (std::size_t i = model.layers.size(); i-- > 0;) {
+    const LayerSteps& layer = model.steps[i];
+    const std::vector<double>& arrivals = is_only ? layer.only_arrivals : layer.last_arrivals;
+    for (std::size_t g = 0; g < layer.gradient_bytes.size(); ++g) {
+      const Shape shape{layer.gradient_bytes[g] / static_cast<std::int64_t>(kFloat)};
+      step.parameters.emplace_back("", Tensor::empty(shape, DType::float32, Device{DeviceType::meta}));
+      step.costs.arrivals.push_back(begin + arrivals[g]);
+    }
+    begin += model.layers[i].backward(Stage::Recompute::no) + (is_only ? layer.copy : layer.accumulate);
+  }
+  if (candidate.mesh.data == 1) {  // one device
+    evaluated.seconds = step.costs.forward + step.costs.backward + step.costs.update;
+  } else {
+    const Timeline timeline = timeline_of(DataParallelMode::buckets, step);
+    evaluated.seconds = timeline.seconds;
+    evaluated.idle = timeline.idle();
+  }
+  evaluated.busy = {step.costs.forward + step.costs.backward + step.costs.update};
+}
+
+}  // namespace stagecoach

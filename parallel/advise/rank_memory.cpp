@@ -1,0 +1,103 @@
+#include "parallel/advise/rank_memory.h"
+
+#include <algorithm>
+
+#include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/traffic.h"
+
+namespace stagecoach {
+namespace {
+
+/// The bytes of the parts of each stage.
+struct StageBytes {
+  std::vector<double> weights;
+  std::vector<double> kept;  // per micro-batch in flight, with what came from another rank
+  std::vector<double> rebuilt;
+  std::vector<double> workspace;
+};
+
+StageBytes bytes_of(const ModelCosts& costs, const Candidate& candidate, const Split& split, const Schedule& schedule,
+                    const std::vector<double>& message_bytes) {
+  const auto recompute = candidate.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  StageBytes bytes{.weights = weight_bytes_of_stages(costs.layers, split),
+                   .kept = bytes_of_stages(costs.layers, split, costs.input_bytes, recompute),
+                   .rebuilt = candidate.recompute ? bytes_of_stages(costs.layers, split, 0, Stage::Recompute::no)
+                                                  : std::vector<double>(split.size()),
+                   .workspace = workspace_bytes_of_stages(costs.layers, split)};
+  for (std::size_t s = 1; s < split.size(); ++s) {
+    const bool is_received = schedule.stage_to_rank[s] != schedule.stage_to_rank[s - 1];
+    bytes.kept[s] += is_received ? message_bytes[s - 1] : 0;
+  }
+  return bytes;
+}
+
+/// Follows the actions of a rank, and keeps the moment at which it holds most.
+class MemoryWalk {
+ public:
+  MemoryWalk(const StageBytes& stages, bool has_buckets, const RankMemory& constant)
+      : stages_(stages), has_gradients_(stages.weights.size(), has_buckets), now_(constant), most_(constant) {}
+
+  RankMemory follow(const std::vector<Action>& actions) {
+    for (const auto& [operation, stage, microbatch] : actions) {
+      const auto s = static_cast<std::size_t>(stage);
+      if (operation == Operation::forward) {
+        now_.activations += stages_.kept[s];
+        see(stages_.workspace[s]);
+      } else if (is_computation(operation)) {
+        see(stages_.workspace[s] + stages_.rebuilt[s]);
+      }
+      if (gives_weight_gradient(operation)) {
+        now_.activations -= stages_.kept[s];
+        now_.gradients += has_gradients_[s] ? 0 : stages_.weights[s];
+        has_gradients_[s] = true;
+        see(stages_.workspace[s]);
+      }
+    }
+    return most_;
+  }
+
+ private:
+  void see(double workspace) {
+    now_.workspace = workspace;
+    if (now_.total() > most_.total()) {
+      most_ = now_;
+    }
+  }
+
+  const StageBytes& stages_;
+  std::vector<bool> has_gradients_;
+  RankMemory now_;
+  RankMemory most_;
+};
+
+}  // namespace
+
+std::vector<RankMemory> memory_of_ranks(const ModelCosts& costs, const Candidate& candidate, const Split& split,
+                                        const Schedule& schedule, const std::vector<double>& message_bytes,
+                                        double optimizer_bytes_per_weight_byte) {
+  const StageBytes stages = bytes_of(costs, candidate, split, schedule, message_bytes);
+  const std::vector<double> posted = peak_receive_bytes(schedule, message_bytes);
+  const std::vector<double> waiting = peak_waiting_bytes(schedule, stages.weights);
+  const bool has_buckets = candidate.mesh.data > 1;
+  std::vector<RankMemory> ranks;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    RankMemory constant{.gradients = waiting[r], .messages = posted[r]};
+    for (const int s : schedule.stages_of(static_cast<int>(r))) {
+      constant.weights += stages.weights[static_cast<std::size_t>(s)];
+    }
+    constant.gradients += has_buckets ? constant.weights : 0;
+    constant.optimizer = optimizer_bytes_per_weight_byte * constant.weights;
+    ranks.push_back(MemoryWalk(stages, has_buckets, constant).follow(schedule.ranks[r]));
+  }
+  return ranks;
+}
+
+double least_bytes(const ModelCosts& costs, const Candidate& candidate, double optimizer_bytes_per_weight_byte) {
+  double weights = 0;
+  for (const LayerProfile& layer : costs.layers) {
+    weights += static_cast<double>(layer.parameter_bytes);
+  }
+  return (1 - 1e-9) * (2 + optimizer_bytes_per_weight_byte) * weights / candidate.mesh.pipeline;
+}
+
+}  // namespace stagecoach
