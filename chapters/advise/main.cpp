@@ -5,12 +5,15 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "chapters/advise/command.h"
 #include "chapters/advise/options.h"
 #include "chapters/advise/report.h"
 #include "chapters/advise/request.h"
+#include "chapters/advise/verify.h"
 #include "chapters/common/program.h"
 #include "core/base/phrases.h"
 
@@ -47,6 +50,11 @@ int run(int argc, const char* const* argv) {
     print_notes(options, advice);
   } else {
     fmt::print("{}", options.form == AdviceForm::json ? plans_json(request, advice) : plans_csv(request, advice));
+  }
+  if (options.verify > 0) {
+    std::fflush(stdout);
+    fmt::print("\nPredicted, and run on the modelled clock\n{}",
+               verified_table(options, advice, std::filesystem::path(argv[0]).parent_path().string()));
   }
   return 0;
 }

@@ -1,0 +1,74 @@
+#include "chapters/advise/verify.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "chapters/advise/command.h"
+#include "core/base/on_exit.h"
+#include "core/base/parse_json.h"
+#include "core/base/text_file.h"
+#include "core/base/throw_if.h"
+#include "core/base/units.h"
+#include "parallel/training/run_files.h"
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// Runs a shell's command line, silently.
+void run_command(const std::string& command) {
+  throw_if<Error>(std::system((command + " > /dev/null").c_str()) != 0, "the command failed: {}", command);
+}
+
+/// The first epoch of a run.
+struct Epoch1 {
+  double seconds = 0;
+  double peak_bytes = 0;  ///< of the rank that needed most
+};
+
+/// Trains one epoch of `batches` batches.
+Epoch1 train(const AdviseOptions& options, const std::string& command, const std::string& programs,
+             const fs::path& folder, std::int64_t batches) {
+  const fs::path data = folder / fmt::format("data{}", batches);
+  if (!fs::exists(data)) {
+    run_command(fmt::format("'{}/make_generated_data' '{}' --train {} --test 10", programs, data.string(),
+                            batches * options.settings.training.batch_size));
+  }
+  const fs::path out = folder / "run";
+  fs::remove_all(out);
+  run_command(fmt::format("'{}'/{} --epochs 1 --data '{}' --out '{}'", programs, command, data.string(), out.string()));
+  const std::string text = read_text(out / run_files::kMetrics, "the run should have written it");
+  const Json json = parse_json<Json>(text.substr(0, text.find('\n')), "metrics.jsonl", "the run wrote it");
+  const auto peaks = json.at("peak_bytes").get<std::vector<double>>();
+  return {json.at("seconds"), *std::max_element(peaks.begin(), peaks.end())};
+}
+
+}  // namespace
+
+std::string verified_table(const AdviseOptions& options, const Advice& advice, const std::string& programs) {
+  std::string folder = (fs::temp_directory_path() / "advise-XXXXXX").string();
+  throw_if<Error>(mkdtemp(folder.data()) == nullptr, "{}: cannot be made; check the folder for temporary files",
+                  folder);
+  const OnExit remove([&] { fs::remove_all(folder); });
+  std::string table = fmt::format("{:>3} {:>14} {:>14} {:>8} {:>14} {:>14}  {}\n", "", "predicted", "run", "differs",
+                                  "predicted MiB", "run MiB", "plan");
+  const int count = std::min(options.verify, static_cast<int>(advice.best.size()));
+  for (int i = 0; i < count; ++i) {
+    const Evaluated& plan = advice.best[static_cast<std::size_t>(i)];
+    const std::string command = command_of(options, plan);
+    const Epoch1 three = train(options, command, programs, folder, 3);
+    const double seconds = three.seconds - train(options, command, programs, folder, 2).seconds;
+    table += fmt::format("{:>3} {:>11.4f} ms {:>11.4f} ms {:>7.3f}% {:>14.3f} {:>14.3f}  {}\n", i + 1,
+                         1e3 * plan.seconds, 1e3 * seconds, 100 * (plan.seconds / seconds - 1),
+                         plan.worst().total() / kMiB, three.peak_bytes / kMiB, to_string(plan.candidate));
+  }
+  return table;
+}
+
+}  // namespace stagecoach
