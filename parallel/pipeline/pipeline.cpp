@@ -115,6 +115,7 @@ void Pipeline::forward(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
     const BatchScope scope(position_of(microbatch));
+    const NamedValues values(data_.values ? data_.values(microbatch) : NamedTensors{});
     const bool is_first = number == 0;
     const bool wants_gradient = !is_first || data_.wants_input_gradient;
     const Tensor x = is_first ? data_.input(microbatch) : take(number, microbatch, Direction::forward);

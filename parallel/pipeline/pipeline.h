@@ -33,6 +33,8 @@ struct StepData {
   std::optional<std::int64_t> of = {};
   /// Where the first micro-batch is, for layers that draw random numbers.
   std::optional<BatchPosition> position = {};
+  /// Returns more inputs of the layers, by name, on the device of the calling rank: any rank calls it. May be empty.
+  std::function<NamedTensors(int microbatch)> values = {};
   /// Returns the gradient of the last stage's output [n, …], called on its ranks: for a loss outside of the pipeline.
   std::function<Tensor(int microbatch)> output_gradient = {};
   bool wants_input_gradient = false;  ///< whether backwards compute the gradient of the first stage's input

@@ -33,6 +33,7 @@ void Stage::log_to(ActionLog& log, int number) {
 
 Tensor Stage::run(Flight& flight, Tensor* logits) {
   const BatchScope scope(flight.position);
+  const NamedValues values(flight.values);  // with those that layers of this stage keep for each other
   const Tensor y = layers_->forward(flight.x);
   return flight.labels.defined() ? loss_(y, flight.labels, logits) : y;
 }
@@ -62,11 +63,12 @@ Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* 
     flight.x.set_requires_grad(true);
   }
   Tensor output;
-  const bool may_be_random = flight.position.has_value();  // a recording would repeat what it has drawn
+  // A recording would repeat what it has drawn or found.
+  const bool may_differ = flight.position.has_value() || !flight.values.empty();
   if (recompute_ == Recompute::yes && grad_enabled()) {
     const NoGrad no_grad;
     output = run(flight, logits).detach();  // layers may return the leaf itself
-  } else if (passes_ != nullptr && grad_enabled() && !may_be_random &&
+  } else if (passes_ != nullptr && grad_enabled() && !may_differ &&
              (flight.pass = passes_->free_pass(flight.x, flight.labels, wants_gradient, layers_->is_training())) &&
              !flight.pass->is_first_use()) {
     output = run_recorded(flight, logits);

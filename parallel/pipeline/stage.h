@@ -12,6 +12,7 @@
 #include "core/autograd/backward.h"
 #include "nn/batch_position.h"
 #include "nn/loss_function.h"
+#include "nn/named_values.h"
 #include "nn/sequential.h"
 #include "parallel/pipeline/recorded_passes.h"
 
@@ -70,7 +71,9 @@ class Stage {
     Tensor x;            // a leaf
     Tensor labels = {};  // only in the last stage
     Tensor output = {};  // recorded; undefined while it must be computed again
-    std::optional<BatchPosition> position = BatchScope::current();  // for a forward that is computed again
+    // For a forward that is computed again:
+    std::optional<BatchPosition> position = BatchScope::current();
+    NamedTensors values = NamedValues::all();
     std::optional<DeferredGradients> weights = {};
     std::shared_ptr<RecordedPass> pass = {};  // in use by this micro-batch, or null
     bool is_recorded = false;                 // the tensors are those of the pass

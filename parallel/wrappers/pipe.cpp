@@ -11,6 +11,7 @@
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/wrappers/pipe_schedule.h"
 #include "parallel/wrappers/require_batch.h"
+#include "parallel/wrappers/skipping_stages.h"
 
 namespace stagecoach {
 namespace {
@@ -37,13 +38,19 @@ World world_of(const PipeSettings& settings, int ranks) {
   return {.ranks = ranks, .device = settings.device, .timeout = settings.timeout};
 }
 
-/// Returns the split whose steps are as fast as possible for micro-batches of shape `inputs`. Measures at least two
+/// Returns the split whose steps are as fast as possible for micro-batches of `samples` samples. Measures at least two
 /// samples, because batch norm in training needs more than one value per channel.
-Split measured_split(Sequential& model, const Shape& inputs, DType type, const Schedule& schedule,
+Split measured_split(Sequential& model, const PipeInput& example, std::int64_t samples, const Schedule& schedule,
                      const PipeSettings& settings) {
-  const Shape measured = inputs.with(0, std::max<std::int64_t>(inputs[0], 2));
+  const std::int64_t measured = std::max<std::int64_t>(samples, 2);
+  NamedTensors zeros;
+  for (const auto& [name, value] : example.values) {
+    zeros.emplace_back(name, Tensor::zeros(value.shape().with(0, measured), value.dtype(), Device{settings.device}));
+  }
+  const NamedValues values(std::move(zeros));
   const BatchScope scope(BatchPosition{});  // for layers that draw random numbers
-  const auto profile = profile_layers(model, measured, Device{settings.device}, 5, type);
+  const auto profile =
+      profile_layers(model, example.x.shape().with(0, measured), Device{settings.device}, 5, example.x.dtype());
   return fastest_split(profile, schedule, recompute_of(settings));
 }
 
@@ -80,7 +87,11 @@ std::map<int, std::shared_ptr<Sequential>> Pipe::stages_of_rank(int rank) const 
   return mine;
 }
 
-void Pipe::place(const Shape& inputs, DType type) {
+void Pipe::place(const Shape& inputs, DType type) { place(Tensor::empty(inputs, type, Device{DeviceType::meta})); }
+
+void Pipe::place(const PipeInput& example) {
+  const Shape& inputs = example.x.shape();
+  const DType type = example.x.dtype();
   const Shape sample = inputs.with(0, 1);
   if (!shapes_.empty()) {
     throw_if<UsageError>(sample != shapes_[0] || type != input_type_,
@@ -89,18 +100,23 @@ void Pipe::place(const Shape& inputs, DType type) {
     return;
   }
   static_cast<void>(model_->output_shape(sample));  // throws before anything is allocated
-  const Shape microbatch = inputs.with(0, micro_batch_sizes(inputs[0], schedule_.microbatches)[0]);
-  split_ = settings_.split.empty() ? measured_split(*model_, microbatch, type, schedule_, settings_) : settings_.split;
-  stages_ = stagecoach::stages_of(*model_, split_);
+  const std::int64_t samples = micro_batch_sizes(inputs[0], schedule_.microbatches)[0];
+  split_ = settings_.split.empty() ? measured_split(*model_, example, samples, schedule_, settings_) : settings_.split;
+  stages_ = skipping_stages(*model_, split_, sample);
   ranks_->run([&](Rank& rank) {
     for (const auto& [number, stage] : stages_of_rank(rank.index)) {
       stage->materialize(settings_.seed, rank.device);
     }
   });
-  optimizer_ = settings_.optimizer(model_->named_parameters());
+  tied_ = TiedWeights(model_->named_parameters(), settings_.tied);
+  optimizer_ = settings_.optimizer(tied_.without_copies(model_->named_parameters()));
   optimizer_->set_learning_rate(learning_rate_);
   input_type_ = type;
-  shapes_ = shapes_entering(*model_, split_, sample);
+  Shape shape = sample;
+  for (const auto& stage : stages_) {
+    shapes_.push_back(shape);
+    shape = stage->output_shape(shape);
+  }
 }
 
 Optimizer& Pipe::optimizer() {
@@ -127,9 +143,12 @@ std::unique_ptr<Pipeline> Pipe::make_pipeline(Rank& rank) const {
 
 /// Begins a batch. In training, layers that draw random numbers get the number of steps that are done, so that a
 /// resumed training goes on as it would have.
-std::unique_ptr<PipeBatch> Pipe::begin(const Tensor& x, bool trains) {
-  place(x.shape(), x.dtype());
-  auto batch = std::make_unique<PipeBatch>(ranks_, micro_batch_sizes(x.size(0), schedule_.microbatches),
+std::unique_ptr<PipeBatch> Pipe::begin(const PipeInput& input, bool trains) {
+  for (const auto& [name, value] : input.values) {
+    require_value("Pipe", name, value, input.x);
+  }
+  place(input);
+  auto batch = std::make_unique<PipeBatch>(ranks_, micro_batch_sizes(input.x.size(0), schedule_.microbatches),
                                            [this](Rank& rank) { return make_pipeline(rank); });
   batch->trains = trains;
   if (trains) {
@@ -146,20 +165,32 @@ std::unique_ptr<PipeBatch> Pipe::begin(const Tensor& x, bool trains) {
   return batch;
 }
 
-double Pipe::backward(const Tensor& x, const Tensor& target, Tensor* output) {
-  require_batch("Pipe", x, target, settings_.loss);
-  const auto batch = begin(x, true);
+/// Returns the micro-batches of a batch.
+PipeBatch::Parts Pipe::parts_of(const PipeInput& input) const {
+  PipeBatch::Parts parts{.inputs = micro_batches(input.x, schedule_.microbatches)};
+  for (const auto& [name, value] : input.values) {
+    const std::vector<Tensor> values = micro_batches(value, schedule_.microbatches);
+    parts.values.resize(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      parts.values[i].emplace_back(name, values[i]);
+    }
+  }
+  return parts;
+}
+
+double Pipe::backward(const PipeInput& input, const Tensor& target, Tensor* output) {
+  require_batch("Pipe", input.x, target, settings_.loss);
+  const auto batch = begin(input, true);
   const NoGrad no_grad;  // of this thread: the micro-batches are views without history
   const std::vector<std::int64_t>& samples = batch->samples();
   std::vector<Tensor> losses(samples.size());
   std::vector<Tensor> outputs(samples.size());
-  batch->run(
-      schedule_,
-      {.inputs = micro_batches(x, schedule_.microbatches), .targets = micro_batches(target, schedule_.microbatches)},
-      {.see_logits = [&](int i, const Tensor& loss, const Tensor& predictions) {
-        losses[static_cast<std::size_t>(i)] = loss;
-        outputs[static_cast<std::size_t>(i)] = output == nullptr ? Tensor{} : predictions;
-      }});
+  PipeBatch::Parts parts = parts_of(input);
+  parts.targets = micro_batches(target, schedule_.microbatches);
+  batch->run(schedule_, parts, {.see_logits = [&](int i, const Tensor& loss, const Tensor& predictions) {
+               losses[static_cast<std::size_t>(i)] = loss;
+               outputs[static_cast<std::size_t>(i)] = output == nullptr ? Tensor{} : predictions;
+             }});
   if (output != nullptr) {
     *output = cat(outputs);
   }
@@ -167,45 +198,53 @@ double Pipe::backward(const Tensor& x, const Tensor& target, Tensor* output) {
   for (std::size_t i = 0; i < losses.size(); ++i) {
     loss_sum += losses[i].item() * loss_.weight(samples[i]);
   }
-  return loss_sum / static_cast<double>(x.size(0));
+  return loss_sum / static_cast<double>(input.x.size(0));
 }
 
 void Pipe::step() {
+  tied_.sum_gradients();
   optimizer().step();
+  tied_.copy_values();
   has_stepped_ = true;
 }
 
-double Pipe::train_step(const Tensor& x, const Tensor& target) {
-  const double loss = backward(x, target);
+void Pipe::zero_grad() {
+  for (auto& [name, parameter] : model_->named_parameters()) {
+    Tensor(parameter).zero_grad();
+  }
+}
+
+double Pipe::train_step(const PipeInput& input, const Tensor& target) {
+  const double loss = backward(input, target);
   step();
   zero_grad();
   return loss;
 }
 
 /// Returns the output of all micro-batches, on the device of the last stage.
-Tensor Pipe::run_forwards(PipeBatch& batch, const Tensor& x) const {
+Tensor Pipe::run_forwards(PipeBatch& batch, const PipeInput& input) const {
   const NoGrad no_grad;
-  std::vector<Tensor> parts(batch.samples().size());
-  batch.run(
-      forwards_of(schedule_), {.inputs = micro_batches(x, schedule_.microbatches)},
-      {.see_logits = [&](int i, const Tensor&, const Tensor& output) { parts[static_cast<std::size_t>(i)] = output; }});
-  return cat(parts);
+  std::vector<Tensor> outputs(batch.samples().size());
+  batch.run(forwards_of(schedule_), parts_of(input), {.see_logits = [&](int i, const Tensor&, const Tensor& output) {
+              outputs[static_cast<std::size_t>(i)] = output;
+            }});
+  return cat(outputs);
 }
 
-Tensor Pipe::forward_for_loss(const Tensor& x) {
-  require_input("Pipe", x);
+Tensor Pipe::forward_for_loss(const PipeInput& input) {
+  require_input("Pipe", input.x);
   throw_if<UsageError>(!grad_enabled(),
                        "Pipe: forward_for_loss was called within NoGrad, where its output has no backward; call "
                        "forward, or leave the scope");
-  auto batch = begin(x, true);
-  batch->wants_input_gradient = x.requires_grad();
-  const Tensor output = run_forwards(*batch, x);
-  return with_backward(output, x, std::move(batch), backwards_of(schedule_));
+  auto batch = begin(input, true);
+  batch->wants_input_gradient = input.x.requires_grad();
+  const Tensor output = run_forwards(*batch, input);
+  return with_backward(output, input.x, std::move(batch), backwards_of(schedule_));
 }
 
-Tensor Pipe::forward(const Tensor& x) {
-  require_input("Pipe", x);
-  return run_forwards(*begin(x, false), x).to(Device{});
+Tensor Pipe::forward(const PipeInput& input) {
+  require_input("Pipe", input.x);
+  return run_forwards(*begin(input, false), input).to(Device{});
 }
 
 }  // namespace stagecoach

@@ -7,12 +7,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "nn/loss_function.h"
 #include "nn/make_optimizer.h"
 #include "nn/sequential.h"
+#include "nn/tied_weights.h"
 #include "parallel/launch/rank_pool.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/split.h"
@@ -20,6 +22,13 @@
 #include "parallel/wrappers/pipe_batch.h"
 
 namespace stagecoach {
+
+/// The input of a model, and what its layers find by name besides (nn/named_values.h): tensors with a row per sample.
+struct PipeInput {
+  PipeInput(Tensor input, NamedTensors more = {}) : x(std::move(input)), values(std::move(more)) {}
+  Tensor x;             ///< [N, …], float32 or what the first layer takes, on any device
+  NamedTensors values;  ///< each [N, …], of any type, on any device; they get no gradient
+};
 
 struct PipeSettings {
   /// Micro-batches per batch, as in other libraries' wrappers of this name; 0: as many as a given table has,
@@ -32,6 +41,7 @@ struct PipeSettings {
   Split split = {};                       ///< layers per stage; empty: measured, so that a step is as fast as possible
   std::optional<LossFunction> loss = {};  ///< empty: the cross-entropy of logits [N, C] and labels int32 [N]
   MakeOptimizer optimizer = sgd();        ///< one for all layers
+  TiedWeights::Names tied = {};           ///< parameters that are the same, such as those of the first and last layer
   bool recompute = false;                 ///< activation checkpointing
   std::uint64_t seed = 1;                 ///< of the initial weights
   DeviceType device = DeviceType::cpu;
@@ -73,26 +83,28 @@ class Pipe {
   /// trains further. Throws Error, naming the layer, for a shape that the model does not accept and for a model that
   /// has memory already, and UsageError for inputs of another shape or type than before.
   void place(const Shape& inputs, DType type = DType::float32);
+  /// The same for a model with more inputs. Only the shapes and types of `example` count.
+  void place(const PipeInput& example);
 
   /// Runs the forwards and backwards of a batch, and adds to the gradients those of the mean loss over the N samples,
-  /// which it returns: inputs [N, …], float32 or what the first layer takes, with targets [N, …], both on any device.
+  /// which it returns. The targets are [N, …], on any device.
   /// Stores the model's output [N, …] in `output`, unless it is null, on the device of the last stage. A batch with
   /// fewer samples than micro-batches has one micro-batch per sample. Throws UsageError for tensors of other shapes or
   /// types, and if zero_grad() was not called after the last step().
-  double backward(const Tensor& x, const Tensor& target, Tensor* output = nullptr);
-  /// The optimizer's step, on the calling thread.
+  double backward(const PipeInput& input, const Tensor& target, Tensor* output = nullptr);
+  /// The optimizer's step, on the calling thread. The gradients of tied weights are added before.
   void step();
-  void zero_grad() { optimizer().zero_grad(); }
+  void zero_grad();
   /// Trains on a batch: backward, step, zero_grad. Returns the mean loss.
-  double train_step(const Tensor& x, const Tensor& target);
+  double train_step(const PipeInput& input, const Tensor& target);
 
-  /// Returns the model's output for `x` in training mode, [N, …], on the device of the last stage. Its backward runs
-  /// the pipeline's: it adds to the gradients of the parameters, and of `x` if x requires one. Until then each rank
-  /// keeps all micro-batches, as with GPipe. Several outputs may be in use at a time. Throws UsageError as backward()
-  /// does.
-  Tensor forward_for_loss(const Tensor& x);
-  /// Returns the model's output for `x` in evaluation mode, on the CPU: [N, …].
-  Tensor forward(const Tensor& x);
+  /// Returns the model's output in training mode, [N, …], on the device of the last stage. Its backward runs
+  /// the pipeline's: it adds to the gradients of the parameters, and of the input `x` if x requires one. Until then
+  /// each rank keeps all micro-batches, as with GPipe. Several outputs may be in use at a time. Throws UsageError as
+  /// backward() does.
+  Tensor forward_for_loss(const PipeInput& input);
+  /// Returns the model's output in evaluation mode, on the CPU: [N, …].
+  Tensor forward(const PipeInput& input);
 
   /// Returns the model, whose parameters are on the devices of their ranks.
   Sequential& model() { return *model_; }
@@ -111,10 +123,11 @@ class Pipe {
   std::vector<Device> devices() const;
 
  private:
-  std::unique_ptr<PipeBatch> begin(const Tensor& x, bool trains);
+  std::unique_ptr<PipeBatch> begin(const PipeInput& input, bool trains);
+  PipeBatch::Parts parts_of(const PipeInput& input) const;
   std::unique_ptr<Pipeline> make_pipeline(Rank& rank) const;
   std::map<int, std::shared_ptr<Sequential>> stages_of_rank(int rank) const;
-  Tensor run_forwards(PipeBatch& batch, const Tensor& x) const;
+  Tensor run_forwards(PipeBatch& batch, const PipeInput& input) const;
 
   std::shared_ptr<Sequential> model_;
   PipeSettings settings_;
@@ -125,9 +138,10 @@ class Pipe {
   DType input_type_ = DType::float32;
   std::vector<Shape> shapes_;                        // of each stage's input, for one sample; empty before place()
   std::vector<std::shared_ptr<Sequential>> stages_;  // share the layers of model_
-  std::unique_ptr<Optimizer> optimizer_;             // null before place()
-  bool has_stepped_ = false;                         // with the gradients that there are
-  std::shared_ptr<RankPool> ranks_;                  // destroyed first, unless an output still has a backward to run
+  TiedWeights tied_;
+  std::unique_ptr<Optimizer> optimizer_;  // null before place()
+  bool has_stepped_ = false;              // with the gradients that there are
+  std::shared_ptr<RankPool> ranks_;       // destroyed first, unless an output still has a backward to run
 };
 
 }  // namespace stagecoach

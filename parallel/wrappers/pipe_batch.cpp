@@ -25,6 +25,13 @@ void PipeBatch::run(const Schedule& schedule, const Parts& parts, const Hooks& h
       }
       return [&](int i) { return tensors[static_cast<std::size_t>(i)].to(rank.device); };
     };
+    const auto values_on_rank = [&](int i) {
+      NamedTensors values = parts.values[static_cast<std::size_t>(i)];
+      for (auto& [name, value] : values) {
+        value = value.to(rank.device);
+      }
+      return values;
+    };
     const auto no_grad = trains ? std::nullopt : std::optional<NoGrad>(std::in_place);
     auto& pipeline = pipelines_[static_cast<std::size_t>(rank.index)];
     if (pipeline == nullptr) {
@@ -36,6 +43,7 @@ void PipeBatch::run(const Schedule& schedule, const Parts& parts, const Hooks& h
                    .labels = on_rank(parts.targets),
                    .samples = samples_,
                    .position = position,
+                   .values = parts.values.empty() ? std::function<NamedTensors(int)>() : values_on_rank,
                    .output_gradient = on_rank(parts.output_gradients),
                    .wants_input_gradient = wants_input_gradient},
                   hooks);

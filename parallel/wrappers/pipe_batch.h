@@ -18,6 +18,7 @@ class PipeBatch {
   /// The micro-batches of a run, on any device. Those that a run does not need are left out.
   struct Parts {
     std::vector<Tensor> inputs = {};            ///< [n, …]
+    std::vector<NamedTensors> values = {};      ///< more inputs, by name, each [n, …]
     std::vector<Tensor> targets = {};           ///< [n, …]; without them no loss is computed
     std::vector<Tensor> output_gradients = {};  ///< [n, …]
   };

@@ -11,6 +11,12 @@ void require_input(const char* wrapper, const Tensor& x) {
                        wrapper, describe(x));
 }
 
+void require_value(const char* wrapper, const std::string& name, const Tensor& value, const Tensor& x) {
+  throw_if<UsageError>(!value.defined() || value.dims() < 1 || value.size(0) != x.size(0),
+                       "{}: expected '{}' [{}, …], with a row per sample, got {}; give that of the same batch", wrapper,
+                       name, x.size(0), describe(value));
+}
+
 void require_batch(const char* wrapper, const Tensor& x, const Tensor& target,
                    const std::optional<LossFunction>& loss) {
   require_input(wrapper, x);

@@ -3,6 +3,7 @@
 /// Checks of the batches that the wrappers are given.
 
 #include <optional>
+#include <string>
 
 #include "core/tensor.h"
 #include "nn/loss_function.h"
@@ -12,6 +13,8 @@ namespace stagecoach {
 /// Throws UsageError, which begins with `wrapper`, unless `x` is a batch [N, …] of N >= 1 samples: float32, or, for
 /// models that begin with such a layer, int32 or uint8.
 void require_input(const char* wrapper, const Tensor& x);
+/// Throws UsageError likewise unless the value `name`, one more input of the same batch, is [N, …].
+void require_value(const char* wrapper, const std::string& name, const Tensor& value, const Tensor& x);
 /// Throws UsageError likewise unless `target` has N targets as well; those of the cross-entropy, which is trained
 /// without a `loss`, are labels int32 [N].
 void require_batch(const char* wrapper, const Tensor& x, const Tensor& target, const std::optional<LossFunction>& loss);

@@ -1,0 +1,19 @@
+#pragma once
+/// @file
+/// The role of a rank in data parallelism.
+
+#include "nn/module.h"
+#include "parallel/training/training_state.h"
+
+namespace stagecoach {
+
+/// Returns the role of a rank with a replica of `model`, which may have no memory yet: rank 0 saves for all.
+inline RankRole replica_role(const Module& model) {
+  RankRole role{.replica_of = 0, .splits_losses = true};
+  for (const auto& [name, layer] : model.children()) {
+    role.layers.emplace_back(name, 0);
+  }
+  return role;
+}
+
+}  // namespace stagecoach

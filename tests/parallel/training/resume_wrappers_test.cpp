@@ -1,0 +1,110 @@
+/// @file
+/// Programs that train with the wrappers save their state and go on from it.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/ops.h"
+#include "datasets/generated.h"
+#include "datasets/loader.h"
+#include "datasets/shares.h"
+#include "nn/layers.h"
+#include "parallel/parallel.h"
+#include "parallel/training/replica_role.h"
+#include "parallel/training/run.h"
+#include "tests/support/files.h"
+
+namespace stagecoach::test {
+namespace {
+
+constexpr std::int64_t kBatch = 16;
+
+std::shared_ptr<Sequential> small_classifier() {
+  auto model = std::make_shared<Sequential>();
+  model->add("flatten", std::make_shared<Flatten>()).add("fc1", std::make_shared<Linear>(3 * 32 * 32, 8));
+  model->add("dropout", std::make_shared<Dropout>(0.2, 1, "dropout")).add("fc2", std::make_shared<Linear>(8, 10));
+  return model;
+}
+
+/// Runs all epochs that are left; `step` trains on a batch and returns the mean loss.
+void run_epochs(Run& run, Loader& loader, const std::function<double(const Batch& batch)>& step) {
+  for (Epoch& epoch : run.epochs()) {
+    for (const Batch& batch : epoch.training_batches(loader)) {
+      Tensor& sum = epoch.train_sums().loss;
+      const double loss_sum = step(batch) * static_cast<double>(batch.inputs.size(0));
+      accumulate(Tensor::full({}, loss_sum, DType::float32, sum.device()), sum);
+    }
+  }
+}
+
+using Train = std::function<void(const RunOptions& options, const TrainTest& data, int ranks)>;
+
+void train_pipe(const RunOptions& options, const TrainTest& data, int ranks) {
+  Pipe pipe(small_classifier(), {.ranks = ranks, .optimizer = adam()});
+  Run run(options, Device{});
+  pipe.place({kBatch, 3, 32, 32});
+  run.set_up_checkpoints(data, pipe.model(), pipe.optimizer());
+  Loader loader(data.train, {.batch_size = kBatch});
+  run_epochs(run, loader,
+             [&](const Batch& batch) { return pipe.train_step(model_input(batch.inputs), batch.targets); });
+}
+
+void train_data_parallel(const RunOptions& options, const TrainTest& data, int ranks) {
+  DataParallel parallel(small_classifier, {.ranks = ranks, .optimizer = adam()});
+  Run run(options, Device{});
+  run.set_up_checkpoints(data, parallel.model(), parallel.optimizer());
+  Loader loader(data.train, {.batch_size = kBatch});
+  run_epochs(run, loader,
+             [&](const Batch& batch) { return parallel.train_step(model_input(batch.inputs), batch.targets); });
+}
+
+void train_distributed(const RunOptions& options, const TrainTest& data, int ranks) {
+  launch({.ranks = ranks}, [&](Rank& rank) {
+    const auto model = small_classifier();
+    Run run(options, rank.comm, replica_role(*model));
+    model->materialize(1, rank.device);
+    DistributedDataParallel parallel(*model, rank.comm);
+    const auto optimizer = adam()(model->named_parameters());
+    run.set_up_checkpoints(data, *model, *optimizer);
+    Loader loader(data.train, {.batch_size = kBatch, .shard = rank.index, .shards = ranks});
+    run_epochs(run, loader, [&](const Batch& batch) {
+      const BatchScope scope(
+          BatchPosition{optimizer->steps_done(), share_of(batch.global_size, rank.index, ranks).first});
+      const Tensor logits = parallel.forward(model_input(batch.inputs).to(rank.device));
+      const Tensor loss = cross_entropy(logits, batch.targets.to(rank.device), Reduction::sum);
+      parallel.backward(loss, batch.global_size);
+      optimizer->step();
+      optimizer->zero_grad();
+      return loss.item() / static_cast<double>(batch.inputs.size(0));
+    });
+  });
+}
+
+/// A training of three epochs that stops after the first one, and goes on with `resumed_ranks`, ends with the bytes of
+/// one that does not stop.
+void expect_resumes(const Train& train, int ranks, int resumed_ranks) {
+  const TemporaryFolder folder;
+  const TrainTest data = generate({.train = 4 * kBatch, .test = 1});
+  RunOptions options{.out = folder.file("untouched"), .epochs = 3, .batch_size = kBatch};
+  train(options, data, ranks);
+  options.out = folder.file("stopped");
+  options.epochs = 1;
+  train(options, data, ranks);
+  options.resume = options.out;
+  options.epochs = 3;
+  train(options, data, resumed_ranks);
+  EXPECT_EQ(read_bytes(folder / "untouched/weights.safetensors"), read_bytes(folder / "stopped/weights.safetensors"));
+}
+
+TEST(ResumedWrappers, PipeGoesOnWithAnyNumberOfRanks) {
+  expect_resumes(train_pipe, 2, 4);
+  expect_resumes(train_pipe, 3, 1);
+}
+TEST(ResumedWrappers, DataParallelGoesOn) { expect_resumes(train_data_parallel, 2, 2); }
+TEST(ResumedWrappers, DistributedDataParallelGoesOn) { expect_resumes(train_distributed, 2, 2); }
+
+}  // namespace
+}  // namespace stagecoach::test
