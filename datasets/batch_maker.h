@@ -25,9 +25,16 @@ class BatchMaker {
   /// Returns this shard's part of batch `index`, given the epoch's order, in CPU memory suitable for copies to
   /// `device`; see staging_tensor.
   Batch make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index, Device device) const;
+  /// See Loader.
+  Batch copy_to(Device device) const;
+  bool is_on_device() const { return settings_.on_device; }
 
  private:
   void check() const;
+  /// Writes row `row` of a batch: sample `sample`.
+  void put_sample(std::int64_t sample, const SampleRandom& random, Batch& batch, std::int64_t row) const;
+  /// Writes row `row` of a batch of crops.
+  void put_crop(std::int64_t sample, const SampleRandom& random, Batch& batch, std::int64_t row) const;
   /// Reads an image, augments and resizes it: input uint8 [3, H, W] of the batch's size.
   void read_image(std::int64_t sample, const SampleRandom& random, Tensor& input, Tensor& target) const;
 

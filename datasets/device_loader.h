@@ -7,6 +7,10 @@
 /// host_bytes_per_second. If a step asks for a batch that is not there yet, the rank waits for it, and is idle. The
 /// first batch of an epoch is loaded from the epoch's start, so the rank always waits for it. The bytes are those of
 /// the inputs (images: as uint8 in the size that the model takes) and of the targets.
+///
+/// With LoaderSettings::on_device the first start_epoch copies the data set to the device, which takes as long as to
+/// load all samples, and then gathers each batch there: only which samples it has, and how they are cropped, is loaded.
+/// The batches have the same bytes.
 
 #include <array>
 #include <optional>
@@ -22,7 +26,7 @@ class DeviceLoader {
  public:
   DeviceLoader(Loader loader, Device device);
 
-  /// As in Loader.
+  /// As in Loader; with on_device, the first start_epoch throws as Loader::copy_to does.
   std::int64_t batch_count() const { return loader_.batch_count(); }
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   /// Returns the next batch, or nothing after the epoch's last. On a GPU its tensors are valid for work that is given
@@ -41,10 +45,12 @@ class DeviceLoader {
     std::optional<Batch> there;  // views of the two tensors
   };
 
+  std::optional<Batch> next_loaded();
   void fill(Slot& slot);
 
   Loader loader_;
   Device device_;
+  std::optional<Batch> all_;  // the data set, if it is on the device
   std::array<Slot, 2> slots_;
   std::size_t present_ = 0;
   bool begun_ = false;

@@ -40,6 +40,8 @@ Loader& Loader::operator=(Loader&& other) noexcept {
   return *this;
 }
 
+Batch Loader::copy_to(Device device) const { return maker_->copy_to(device); }
+bool Loader::is_on_device() const { return maker_->is_on_device(); }
 std::int64_t Loader::batch_count() const { return maker_->batch_count(); }
 
 void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {

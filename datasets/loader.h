@@ -22,8 +22,11 @@ struct LoaderSettings {
   int shards = 1;               ///< number of these parts
   std::int64_t image_size = 0;  ///< images only: rows and columns to resize to; 0: as stored
   bool inputs = true;           ///< false: only targets, with inputs [n, 0]
-  bool prefetch = true;         ///< makes the next batches on a thread; does not change the batches
-  Transform transform = {};     ///< of each sample, after augmentation and resizing; may run on several threads
+  /// For a DeviceLoader, which then copies all samples to its device once, and batches there. The loader itself says
+  /// which samples: inputs and targets are crops, int32 [n, 4] (Kernels::gather).
+  bool on_device = false;
+  bool prefetch = true;      ///< makes the next batches on a thread; does not change the batches
+  Transform transform = {};  ///< of each sample, after augmentation and resizing; may run on several threads
 };
 
 struct Batch {
@@ -44,7 +47,8 @@ class Prefetcher;
 class Loader {
  public:
   /// Throws UsageError for a batch size below 1, a shard outside the shards, an image size that is negative or beyond
-  /// 4096, an empty dataset, settings of images for samples that are none, and a transform without inputs.
+  /// 4096, an empty dataset, settings of images for samples that are none, a transform without inputs, and on_device
+  /// with what a device cannot do: a transform, or resizing after augmentation.
   Loader(const Dataset& dataset, LoaderSettings settings) : Loader(samples_of(dataset), std::move(settings)) {}
   Loader(std::shared_ptr<const SampleSource> samples, LoaderSettings settings);
   ~Loader();
@@ -53,6 +57,10 @@ class Loader {
 
   /// From the next epoch on, makes batches in CPU memory from which `device` can copy asynchronously.
   void stage_for(Device device) { device_ = device; }
+  /// Returns all samples on `device`, resized: inputs [N, …] (undefined if only targets are wanted) and targets [N, …].
+  /// Throws DataError if a CPU has too little memory, and Error if a GPU has.
+  Batch copy_to(Device device) const;
+  bool is_on_device() const;
   /// Returns the number of batches in an epoch, including a smaller last one.
   std::int64_t batch_count() const;
   /// Begins `epoch` at batch `first_batch` (to resume); the current epoch, if any, is abandoned. If `first_batch` is

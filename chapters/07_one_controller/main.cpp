@@ -86,8 +86,9 @@ void train_on_devices(const Settings& settings) {
   const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());
   run.set_up_checkpoints(data, *model.whole, *optimizer);  // --resume: loads both; epochs() saves both to --out
   run.predict_with(make_predictor(settings, model));       // the ideal idle share, if the devices are asynchronous
-  DeviceLoader train_loader = make_host_loader(settings, data.train, LoaderFor::training);
-  DeviceLoader test_loader = make_host_loader(settings, data.test, LoaderFor::testing);
+  const Device loads_on = settings.world.data_on_device ? model.devices.front() : Device{};
+  DeviceLoader train_loader = make_host_loader(settings, data.train, LoaderFor::training, loads_on);
+  DeviceLoader test_loader = make_host_loader(settings, data.test, LoaderFor::testing, loads_on);
 
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.training_batches(train_loader)) {

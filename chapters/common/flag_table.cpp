@@ -47,6 +47,8 @@ std::vector<Flag> data() {
        "Reject larger images before they are decoded"},
       {"background", text(&Data::background), Scope::run, kAll,
        "Lay transparent pixels on this colour: white, black, grey or #rrggbb"},
+      {"data-on-device", on_off(&Ranks::data_on_device), Scope::run, kAll,
+       "Copy the data set to each device that needs it once, and make the batches there"},
       {"augment", on_off(&Training::augment), Scope::training, kAll, "Crop and flip the training images at random"},
       {"image-size", whole(&Training::image_size, 0, 1024), Scope::training, kAll,
        "Resize the images to this height and width in pixels (0: the model's default)"},

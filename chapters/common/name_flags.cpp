@@ -18,6 +18,7 @@ constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
     {"`learning_rate`", "--lr"},
     {"`max_pixels`", "--max-megapixels"},
     {"`microbatches`", "--microbatches"},
+    {"`on_device`", "--data-on-device"},
     {"`out`", "--out"},
     {"`ranks`", "--ranks"},
     {"`resume`", "--resume"},

@@ -115,6 +115,8 @@ TrainTest open_data(const Settings& settings) {
   if (is_rank_zero()) {
     if (!settings.run.explain) {
       print_line(describe(data));
+    } else if (settings.world.data_on_device) {
+      print_line("note: memory and times are predicted without the data set on the device (--data-on-device)");
     }
     const std::string left_out = describe_left_out(data.source);
     if (!left_out.empty()) {
@@ -138,6 +140,7 @@ Loader make_loader(const TrainingSettings& training, const WorldSettings& world,
                        .shards = shard.of,
                        .image_size = training.image_size,
                        .inputs = inputs,
+                       .on_device = world.data_on_device,
                        .prefetch = prefetches(world)});
 }
 

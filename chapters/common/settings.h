@@ -108,8 +108,9 @@ struct WorldSettings {
   double timeout = 30;  ///< seconds
   Parsed<parse_device> device = "cpu";
   int threads = 1;
-  std::string cpu_level = "";  ///< of the CPU kernels in use (core/kernels/levels.h); empty on a GPU. No flag sets it.
-  bool cuda_graph = true;      ///< on a GPU, a whole step is launched at once
+  std::string cpu_level = "";   ///< of the CPU kernels in use (core/kernels/levels.h); empty on a GPU. No flag sets it.
+  bool data_on_device = false;  ///< each rank's device holds the samples, and makes the batches
+  bool cuda_graph = true;       ///< on a GPU, a whole step is launched at once
   bool tf32 = false;
 };
 

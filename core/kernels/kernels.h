@@ -205,6 +205,10 @@ struct KernelTable {
 
   /// Converts images [N, 3, H, W] uint8 to (pixel / 255 - mean) / deviation, float32.
   Result (*normalize)(const Tensor& images, const Normalization& normalization, Tensor& out);
+  /// Copies samples out of a data set, rows [S, P, H, W] of any type, cropped and mirrored: of crops [N, 4] int32,
+  /// which are (row, down, right, mirrored), out[n, p, y, x] = rows[row, p, y + down, x' + right], where x' is x or,
+  /// mirrored, W - 1 - x; 0 where the source has no such element.
+  Result (*gather)(const Tensor& rows, const Tensor& crops, Tensor& out);
   /// Adds to `count` ([] int32) the number of rows of logits [N, C] whose largest value is at the label.
   Result (*count_correct)(const Tensor& logits, const Tensor& labels, Tensor& count);
   /// Adds to `count` ([] int32) the number of equal elements of a and b, [N] int32.

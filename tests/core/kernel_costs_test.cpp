@@ -365,6 +365,11 @@ TEST(KernelCosts, Images) {
         }
       },
       random_tensor({6, 10}, "x"), labels, Tensor::zeros({}, DType::int32));
+  Tensor samples = unwritten({6, 3, 4, 5});
+  const KernelCost gathered = kernel_costs().gather(Tensor::zeros({1000, 3, 4, 5}), labels, samples);
+  EXPECT_EQ(gathered.flops, 0);
+  EXPECT_EQ(gathered.bytes_read, 6 * 4 + 6 * 3 * 4 * 5 * 8) << "the crops, and the rows that are copied";
+  EXPECT_EQ(gathered.bytes_written, 6 * 3 * 4 * 5 * 8);
   expect_cost<&Kernels::count_equal, &KernelCosts::count_equal>(
       [](const Array& a, const Array& b, Array& count) {
         for (std::int64_t i = 0; i < a.count(); ++i) {

@@ -168,6 +168,19 @@ TEST_P(RowTwins, CountEqual) {
   }
 }
 
+TEST_P(RowTwins, Gather) {
+  const Tensor crops = Tensor::from(
+      std::vector<std::int32_t>{2, 0, 0, 0, 4, 1, -2, 1, 0, -3, 1, 0, 4, 5, 0, 1, 1, 0, 7, 0, 3, -1, -6, 1}, {6, 4});
+  for (const Shape& sample : {Shape{1, 1, 1}, Shape{1, 1, 7}, Shape{3, 5, 7}, Shape{2, 31, 33}}) {
+    const Shape rows{5, sample[0], sample[1], sample[2]};
+    expect_twins({random(rows, "rows"), crops, unset(rows.with(0, 6))},
+                 [](const Kernels& k, Tensors& t) { k.gather(t[0], t[1], t[2]); });
+    const Tensor bytes = test::labels_of(std::vector<std::int32_t>(rows.numel(), 0x01020304));
+    expect_twins({bytes.reshape(rows), crops, Tensor::zeros(rows.with(0, 6), DType::int32)},
+                 [](const Kernels& k, Tensors& t) { k.gather(t[0], t[1], t[2]); });
+  }
+}
+
 // Among equals the first one counts: few different logits, so nearly every row has them.
 TEST_P(RowTwins, CountCorrectAmongEquals) {
   std::vector<double> logits = test::values_of(random({257, 40}, "x"));

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "core/allocator.h"
@@ -100,6 +101,65 @@ TEST_P(DeviceLoaderOn, WorkGivenBeforeTheNextCallSeesItsBatch) {
   for (const Tensor& copy : copies) {
     EXPECT_TRUE(same_bytes(copy, here.next()->inputs));
   }
+}
+
+// Augmented on the host or gathered on the device: equal bytes, for a shard, and in the middle of an epoch.
+TEST_P(DeviceLoaderOn, MakesTheSameBatchesOfDataOnTheDevice) {
+  for (const bool augment : {false, true}) {
+    LoaderSettings settings{.batch_size = 5, .seed = 3, .augment = augment, .shard = 1, .shards = 2, .image_size = 32};
+    Loader here(data_.train, settings);
+    settings.on_device = true;
+    DeviceLoader there(Loader(data_.train, settings), GetParam());
+    for (const std::int64_t first : {0, 2, 4}) {
+      there.start_epoch(7, first);
+      here.start_epoch(7, first);
+      expect_same(there, here);
+    }
+  }
+}
+
+TEST_P(DeviceLoaderOn, GathersResizedImagesAndOtherSamples) {
+  const auto expect_equal_batches = [&](const Dataset& data, LoaderSettings settings) {
+    Loader here(data, settings);
+    settings.on_device = true;
+    DeviceLoader there(Loader(data, settings), GetParam());
+    there.start_epoch(1);
+    here.start_epoch(1);
+    expect_same(there, here);
+  };
+  expect_equal_batches(data_.train, {.batch_size = 5, .image_size = 20});
+  expect_equal_batches(data_.train, {.batch_size = 5, .inputs = false});
+  const Tensor tokens = Tensor::from(std::vector<std::int32_t>{1, 2, 3, 4, 5, 6}, {3, 2});
+  const Tensor numbers = Tensor::from(std::vector<double>{0.5, 0.25, -1}, {3, 1, 1, 1, 1});
+  expect_equal_batches({tokens, numbers}, {.batch_size = 2});
+}
+
+TEST_P(DeviceLoaderOn, HoldsTheDataOnceItHasBegun) {
+  DeviceLoader there(Loader(data_.train, {.batch_size = 5, .on_device = true, .prefetch = false}), GetParam());
+  const std::size_t before = allocator(GetParam()).stats().current_bytes;
+  there.start_epoch(1);
+  EXPECT_GE(allocator(GetParam()).stats().current_bytes - before, data_.train.inputs.bytes());
+  const std::size_t begun = allocator(GetParam()).stats().current_bytes;
+  there.start_epoch(2);
+  EXPECT_EQ(allocator(GetParam()).stats().current_bytes, begun);
+}
+
+TEST(DeviceLoader, RefusesOnTheDeviceWhatOnlyTheHostCanDo) {
+  const Dataset data = generate({.train = 3, .test = 1}).train;
+  const auto refusal = [&](const LoaderSettings& settings) -> std::string {
+    try {
+      Loader loader(data, settings);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal({.augment = true, .image_size = 16, .on_device = true}).find("resized after they are augmented"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal({.on_device = true, .transform = [](Tensor&, Tensor&, const SampleRandom&) {}}).find("no transform"),
+      std::string::npos);
+  EXPECT_EQ(refusal({.augment = true, .image_size = 32, .on_device = true}), "");
 }
 
 TEST_P(DeviceLoaderOn, PassesOnErrors) {

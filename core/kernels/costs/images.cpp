@@ -7,6 +7,9 @@ void add_images(KernelCosts& table) {
   table.normalize = [](const Tensor& images, const Normalization& /*normalization*/, Tensor& out) {
     return elementwise(2, out, images);
   };
+  table.gather = [](const Tensor& /*rows*/, const Tensor& crops, Tensor& out) {
+    return elementwise(0, out, crops, out);  // reads the rows that are copied, not all of them
+  };
   table.count_correct = [](const Tensor& logits, const Tensor& labels, Tensor& count) {
     KernelCost cost = reduction(logits.numel() - logits.size(0), count, logits, labels, count);
     cost.dtype = logits.dtype();

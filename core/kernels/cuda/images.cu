@@ -1,5 +1,5 @@
 /// @file
-/// Normalises images, and counts correct predictions.
+/// Gathers and normalises images, and counts correct predictions.
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
@@ -21,6 +21,25 @@ __global__ void normalize_kernel(int count, FastDivmod plane, ChannelScale scale
   if (at < count) {
     const int channel = plane.quotient(at) % 3;
     out[at] = static_cast<float>(pixels[at]) * scale.factor[channel] + scale.shift[channel];
+  }
+}
+
+/// A thread per element; T is the type of the elements or another of its size.
+template <class T>
+__global__ void gather_kernel(int count, FastDivmod sample, FastDivmod height, FastDivmod width, const T* rows,
+                              const std::int32_t* crops, T* out) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int n = sample.quotient(at);
+    const std::int32_t* crop = crops + 4 * n;  // (row, down, right, mirrored)
+    const int line = width.quotient(sample.remainder(at, n));
+    const int x = width.remainder(sample.remainder(at, n), line);
+    const int y = height.remainder(line, height.quotient(line)) + crop[1];
+    const int column = (crop[3] != 0 ? width.value() - 1 - x : x) + crop[2];
+    const bool is_inside = y >= 0 && y < height.value() && column >= 0 && column < width.value();
+    out[at] = is_inside
+                  ? rows[static_cast<long long>(crop[0]) * sample.value() + (line + crop[1]) * width.value() + column]
+                  : T(0);
   }
 }
 
@@ -72,6 +91,21 @@ void normalize(const Tensor& images, const Normalization& normalization, Tensor&
                   out.mutable_data<float>());
 }
 
+template <class T>
+void gather_as(const Tensor& rows, const Tensor& crops, Tensor& out) {
+  const FastDivmod sample(to_int(rows.shape().product(1, 4)));
+  launch_elements(out.device(), gather_kernel<T>, to_int(out.numel()), sample, FastDivmod(to_int(rows.size(2))),
+                  FastDivmod(to_int(rows.size(3))), static_cast<const T*>(rows.raw_data()), crops.data<std::int32_t>(),
+                  static_cast<T*>(out.raw_mutable_data()));
+}
+
+void gather(const Tensor& rows, const Tensor& crops, Tensor& out) {
+  const std::size_t size = size_of(rows.dtype());
+  size == 1   ? gather_as<std::uint8_t>(rows, crops, out)
+  : size == 4 ? gather_as<std::uint32_t>(rows, crops, out)
+              : gather_as<std::uint64_t>(rows, crops, out);
+}
+
 void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
   dispatch_floating(logits.dtype(), "count_correct", [&]<class T>() {
     launch(count_correct_kernel<T>, 1, kThreads, 0, compute_stream(logits.device()), to_int(logits.size(0)),
@@ -88,6 +122,7 @@ void count_equal(const Tensor& a, const Tensor& b, Tensor& count) {
 
 void add_images(Kernels& table) {
   table.normalize = normalize;
+  table.gather = gather;
   table.count_correct = count_correct;
   table.count_equal = count_equal;
 }

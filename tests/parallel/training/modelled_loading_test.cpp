@@ -65,6 +65,20 @@ TEST_F(ModelledFastLoading, IsBesideTheStepBefore) {
   expect_taken({load(5), load(5) + cost(), load(5) + 2 * cost()});
 }
 
+// The first epoch begins when all samples have been copied; then only crops are loaded, 32 bytes per sample.
+TEST_F(ModelledSlowLoading, OfDataOnTheDeviceIsOnce) {
+  const auto clock = make_clock(ClockKind::modelled, Device{}, {}, model_);
+  const Dataset data = generate({.train = 12, .test = 1}).train;
+  DeviceLoader loader(Loader(data, {.batch_size = 12, .on_device = true, .prefetch = false}), {});
+  loader.start_epoch(1);
+  EXPECT_EQ(std::llround(1e12 * clock->now()), load(12));
+  loader.next();
+  EXPECT_LT(std::llround(1e12 * clock->now()), load(12) + load(1));
+  const double before = clock->now();
+  loader.start_epoch(2);
+  EXPECT_EQ(clock->now(), before);
+}
+
 TEST_F(ModelledSlowLoading, IsWhatStepsWaitFor) {
   ASSERT_GT(load(2), cost());
   expect_taken({load(5), 2 * load(5), 2 * load(5) + load(2)});
