@@ -1,13 +1,22 @@
 #include "nn/weights.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <set>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "core/base/throw_if.h"
+#include "nn/foreign_names.h"
 #include "nn/safetensors.h"
+#include "nn/weights_index.h"
 
 namespace stagecoach {
-
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Returns a float16 tensor of a file as float32, which is exact, and any other as it is.
 Tensor widened(const Tensor& tensor) {
@@ -20,6 +29,48 @@ Tensor widened(const Tensor& tensor) {
   return Tensor::from(floats, tensor.shape());
 }
 
+NamedTensors named(const NamedTensors& weights, Names names) {
+  return names == Names::pytorch ? with_pytorch_names(weights) : weights;
+}
+
+/// Removes the tensors whose names begin with `prefix`. Returns whether there were any.
+bool remove_below(const std::string& prefix, NamedTensors& tensors) {
+  return std::erase_if(tensors, [&](const auto& named) { return named.first.starts_with(prefix); }) > 0;
+}
+
+/// Returns the tensors of all files of an index.
+NamedTensors load_indexed(const fs::path& index) {
+  const WeightFiles files = read_weights_index(index);
+  std::set<std::string> different;
+  for (const auto& [name, file] : files) {
+    different.insert(file);
+  }
+  NamedTensors all;
+  for (const std::string& file : different) {
+    const auto is_here = [&](const std::string& name) {
+      const auto found = files.find(name);
+      return found != files.end() && found->second == file;
+    };
+    TensorFile part = load_tensors((index.parent_path() / file).string(), is_here);
+    std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(all));
+  }
+  throw_if<DataError>(all.size() != files.size(),
+                      "{}: its files have {} of the {} weights that it lists; download them "
+                      "again",
+                      index.string(), all.size(), files.size());
+  return all;
+}
+
+/// Returns the tensors of a file, of an index, or of a folder with either.
+NamedTensors load_all(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    const bool has_index = fs::exists(path / kIndexName, error);
+    return load_all(path / (has_index ? kIndexName : "model.safetensors"));
+  }
+  return is_weights_index(path) ? load_indexed(path) : load_tensors(path.string()).tensors;
+}
+
 }  // namespace
 
 NamedTensors weights_of(const Module& module) {
@@ -30,14 +81,43 @@ NamedTensors weights_of(const Module& module) {
   return weights;
 }
 
-void save_weights(const std::string& path, const Module& module) { save_tensors(path, {weights_of(module), {}}); }
+void save_weights(const std::string& path, const Module& module, Names names) {
+  save_tensors(path, {named(weights_of(module), names), {}});
+}
 
-void load_weights(const std::string& path, Module& module) {
-  NamedTensors tensors = load_tensors(path).tensors;
+void save_sharded_weights(const std::string& folder, const std::vector<NamedTensors>& parts, Names names) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  throw_if<DataError>(static_cast<bool>(error), "folder {} cannot be created: {}; check the path and its permissions",
+                      folder, error.message());
+  const fs::path index = fs::path(folder) / kIndexName;
+  fs::remove(index, error);  // so that old and new files are never read as one model
+  WeightFiles files;
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
+    const NamedTensors part = named(parts[i], names);
+    for (const auto& [name, tensor] : part) {
+      STAGECOACH_CHECK(files.emplace(name, file).second, "save_sharded_weights: '{}' is in two parts", name);
+      bytes += static_cast<std::int64_t>(tensor.bytes());
+    }
+    save_tensors((fs::path(folder) / file).string(), {part, {}});
+  }
+  write_weights_index(index, files, bytes);
+}
+
+void load_weights(const std::string& path, Module& module, const LoadSettings& settings) {
+  NamedTensors ours = weights_of(module);
+  NamedTensors tensors = with_our_names(load_all(path), ours);
   for (auto& [name, tensor] : tensors) {
     tensor = widened(tensor);
   }
-  copy_by_name(tensors, weights_of(module), "'" + path + "'");
+  for (const std::string& prefix : settings.keep) {
+    throw_if<UsageError>(!remove_below(prefix, ours), "load_weights: keep: no weight of the model begins with '{}'",
+                         prefix);
+    remove_below(prefix, tensors);
+  }
+  copy_by_name(tensors, ours, "'" + path + "'");
 }
 
 }  // namespace stagecoach

@@ -3,6 +3,7 @@
 /// The weights of a model on disk: its parameters, then its buffers, under their full names.
 
 #include <string>
+#include <vector>
 
 #include "nn/module.h"
 
@@ -11,11 +12,27 @@ namespace stagecoach {
 /// Returns the weights of a module: handles on its parameters, then on its buffers.
 NamedTensors weights_of(const Module& module);
 
-/// Writes the weights as a safetensors file; equal weights give equal bytes. Throws DataError.
-void save_weights(const std::string& path, const Module& module);
+/// The names under which weights are saved: ours, or those of the same model in PyTorch (nn/foreign_names.h).
+enum class Names { own, pytorch };
 
-/// Reads the weights into a module that has memory; those in half precision (F16, BF16) are widened. If a name is
-/// missing or extra, or a shape or type differs, changes nothing and throws DataError that lists each mismatch.
-void load_weights(const std::string& path, Module& module);
+/// Writes the weights as a safetensors file; equal weights give equal bytes. Throws DataError.
+void save_weights(const std::string& path, const Module& module, Names names = Names::own);
+
+/// Writes each of `parts`, such as the weights of a stage, as a file in `folder`, which is created if needed:
+/// `model-00001-of-00004.safetensors` …, and then `model.safetensors.index.json`, which says what is in which. While
+/// they are written there is no index. Throws DataError, and Error for a name that is in two parts.
+void save_sharded_weights(const std::string& folder, const std::vector<NamedTensors>& parts, Names names = Names::own);
+
+struct LoadSettings {
+  /// Weights whose names begin so stay as they are, and may be missing or others in the file: {"fc."} keeps the last
+  /// layer of a resnet, which has another size for other classes.
+  std::vector<std::string> keep = {};
+};
+
+/// Reads the weights into a module that has memory, from a file, from the index of several, or from a folder with
+/// either (`model.safetensors`). They may have the names of the same model in PyTorch (nn/foreign_names.h); those in
+/// half precision (F16, BF16) are widened. If a name is missing or extra, or a shape or type differs, changes nothing
+/// and throws DataError that lists each mismatch. Throws UsageError for a `keep` with which no weight begins.
+void load_weights(const std::string& path, Module& module, const LoadSettings& settings = {});
 
 }  // namespace stagecoach

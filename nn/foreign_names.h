@@ -1,0 +1,17 @@
+#pragma once
+/// @file
+/// The names of weights in PyTorch: those of torchvision for the residual networks, of timm for vit, and of nanoGPT for
+/// gpt. docs/reference/names.md has the whole mapping. Most of our names are theirs.
+
+#include "nn/named_tensors.h"
+
+namespace stagecoach {
+
+/// Returns `tensors` under the names and in the shapes of `ours` where they have those of PyTorch, and without what
+/// these models do not have (counters of batch norm, stored masks). Other tensors stay as they are.
+NamedTensors with_our_names(const NamedTensors& tensors, const NamedTensors& ours);
+
+/// Returns `ours` under the names and in the shapes of PyTorch.
+NamedTensors with_pytorch_names(const NamedTensors& ours);
+
+}  // namespace stagecoach
