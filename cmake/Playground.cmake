@@ -8,8 +8,8 @@ file(COPY ${STAGECOACH_FMT_INCLUDE_DIR}/fmt DESTINATION ${PROJECT_BINARY_DIR}/in
 file(COPY ${PROJECT_SOURCE_DIR}/cmake/emscripten/ DESTINATION ${PROJECT_BINARY_DIR}/include)
 include_directories(SYSTEM ${PROJECT_BINARY_DIR}/include)
 add_compile_definitions(FMT_HEADER_ONLY)
-add_compile_options(-O2 -flto -fwasm-exceptions)
-add_link_options(-O2 -flto -fwasm-exceptions)
+add_compile_options(-O3 -flto -fwasm-exceptions)
+add_link_options(-O3 -flto -fwasm-exceptions)
 
 add_library(stagecoach_base STATIC
   core/base/error.cpp core/base/parse.cpp core/base/phrases.cpp core/base/printable.cpp)

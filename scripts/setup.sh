@@ -9,6 +9,7 @@
 #   scripts/setup.sh --for-emulation     also what the preset emulated needs: GPU kernels without a GPU
 #   scripts/setup.sh --for-labs          also what grading hand-ins needs (scripts/lab.sh grade)
 #   scripts/setup.sh --for-packages      also what 'cpack --preset package' needs
+#   scripts/setup.sh --for-playground    also what 'scripts/build.sh playground' and its tests need
 #   scripts/setup.sh --for-ci            also what the checks in .ci/run need
 #   scripts/setup.sh --for-nightly       also what those in scripts/nightly.sh need
 #   scripts/setup.sh --for-benchmarks    also what the benchmarks need
@@ -18,11 +19,11 @@ purposes=(build)
 for argument in "$@"; do
   case $argument in
     --for-ci) purposes+=(ci emulation gloo labs mpi packages) ;;
-    --for-nightly) purposes+=(ci emulation gloo labs mpi packages slurm arm64 systems) ;;
+    --for-nightly) purposes+=(ci emulation gloo labs mpi packages playground slurm arm64 systems) ;;
     --for-slurm) purposes+=(slurm mpi) ;;
-    --for-mpi | --for-gloo | --for-emulation | --for-labs | --for-packages | --for-benchmarks) purposes+=("${argument#--for-}") ;;
+    --for-mpi | --for-gloo | --for-emulation | --for-labs | --for-packages | --for-playground | --for-benchmarks) purposes+=("${argument#--for-}") ;;
     *)
-      echo "usage: scripts/setup.sh [--for-mpi] [--for-gloo] [--for-slurm] [--for-emulation] [--for-labs] [--for-packages] [--for-ci] [--for-nightly] [--for-benchmarks]" >&2
+      echo "usage: scripts/setup.sh [--for-mpi] [--for-gloo] [--for-slurm] [--for-emulation] [--for-labs] [--for-packages] [--for-playground] [--for-ci] [--for-nightly] [--for-benchmarks]" >&2
       exit 2
       ;;
   esac
@@ -107,6 +108,9 @@ look() {
   need emulation libthrust-dev "Thrust" has_header thrust/version.h
   need packages dpkg-dev "dpkg-shlibdeps" has_command dpkg-shlibdeps
   need packages file "file" has_command file
+  need playground emscripten "emscripten" has_command em++
+  need playground nodejs "node" has_command node
+  need playground chromium "Chromium, which tries the page" has_command chromium
   need ci git "git" has_command git
   need ci clang-format-14 "clang-format-14 (other versions format otherwise)" has_command clang-format-14
   need ci clang-19 "clang 19, the second compiler" has_command clang++-19

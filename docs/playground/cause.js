@@ -8,7 +8,8 @@ export class Actions {
   constructor(result) {
     this.result = result;
     this.count = result.actions.length / 4;
-    this.microbatches = 1 + result.actions.reduce((most, value, i) => (i % 4 === 2 ? Math.max(most, value) : most), 0);
+    this.microbatches = 1;
+    for (let i = 0; i < this.count; ++i) this.microbatches = Math.max(this.microbatches, this.microbatch(i) + 1);
     this.places = new Int32Array(OPERATIONS.length * result.stages * this.microbatches).fill(-1);
     this.rankOf = new Int32Array(this.count);
     for (let rank = 0; rank < result.rankCount; ++rank) {

@@ -1,6 +1,6 @@
 // The page: one state, from which everything is drawn again after each change.
 import { Actions, chainOf, explainGap, lastAction, litBy } from "./cause.js";
-import { drawActivations, drawCurve, drawLinks, linksOf, LINK_PITCH, microbatchesOfCurve, waterfall } from "./charts.js";
+import { busiestLink, drawActivations, drawCurve, drawLinks, linksOf, LINK_PITCH, microbatchesOfCurve, waterfall } from "./charts.js";
 import { makeControls, showControls, TITLES } from "./controls.js";
 import { commandOf, save, svgOf } from "./files.js";
 import { LEGAL, Library } from "./library.js";
@@ -51,10 +51,11 @@ class Page {
     }
     history.replaceState(null, "", `#${addressOf(this.state)}`);
     showControls(element("controls"), this.library, this.state, this.result?.stages ?? 0);
-    this.showTable(result);
+    this.showVerdict(result);
     this.drawTimelines();
-    if (this.actions && this.actions.count < LARGE) this.drawDetails(result);
-    else this.later(() => this.drawDetails(result));
+    const rest = () => (this.showTable(result), this.drawDetails(result));
+    if (this.actions && this.actions.count > LARGE) this.later(rest);
+    else rest();
     showTour(element("tour"), this.state.tour, (step) => this.goToTour(step));
     element("undo").disabled = this.history.at === 0;
     element("redo").disabled = this.history.at === this.history.states.length - 1;
@@ -71,10 +72,12 @@ class Page {
     const table = element("table");
     table.readOnly = /U/.test(result.table ?? "");
     if (document.activeElement !== table || table.readOnly) table.value = result.table || this.state.table;
+    element("command").textContent = this.result ? commandOf(this.state, { ...this.result, table: result.table ?? "" }) : "";
+  }
+  showVerdict(result) {
     showProblems(element("problems"), result, this.state);
     element("repair").hidden = result.status === LEGAL;
     element("reset").hidden = !this.state.table;
-    element("command").textContent = this.result ? commandOf(this.state, { ...this.result, table: result.table ?? "" }) : "";
     for (const id of ["timeline", "details", "numbers"]) element(id).classList.toggle("stale", !result.rankBegin);
     for (const id of ["details", "numbers"]) element(id).hidden = Boolean(result.rankBegin) && result.status !== LEGAL;
     element("verdict").textContent = this.verdict(result);
@@ -99,7 +102,7 @@ class Page {
       const actions = one === result ? this.actions : new Actions(one);
       return [
         number(one.seconds), percent(one.idle), number(most(ranks.map((rank) => this.peak(one, rank))), 3),
-        String(most(linksOf(actions, this.state).map(([, messages]) => messages.length))),
+        String(busiestLink(actions)),
         String(most(ranks.map((rank) => one.ranks[7 * rank + 2]))),
       ]; // prettier-ignore
     };

@@ -67,8 +67,12 @@ function drawAxis(painter, result, layout, theme) {
 
 function drawBars(painter, actions, layout, operation, chunks, view) {
   const isDimmed = view.lit?.size > 0;
+  let [lastRight, lastRank] = [-1, -1];
   for (let i = 0; i < actions.count; ++i) {
     if (actions.operation(i) !== operation) continue;
+    const right = Math.ceil(2 * layout.x(actions.end(i))); // bars of less than half a pixel share one
+    if (right === lastRight && actions.rankOf[i] === lastRank) continue;
+    [lastRight, lastRank] = [right, actions.rankOf[i]];
     const shade = actions.version(i) >= 0 ? actions.version(i) : chunks[actions.stage(i)];
     const x = layout.x(actions.start(i));
     const width = layout.x(actions.end(i)) - x;
@@ -102,13 +106,14 @@ function drawMessages(painter, actions, layout, theme, view) {
     const isReceive = actions.operation(i) === RECV_F || actions.operation(i) === RECV_B;
     if (isReceive && !Number.isNaN(actions.arrival(i))) receives.push(i);
   }
+  if (receives.length > MOST_ARROWS && !(view.lit?.size > 0)) return;
   for (const i of receives) {
     const forward = actions.operation(i) === RECV_F;
     const [stage, microbatch] = [actions.stage(i), actions.microbatch(i)];
     const sender = forward ? actions.find(F, stage - 1, microbatch) : actions.backward(stage + 1, microbatch);
     const user = forward ? actions.find(F, stage, microbatch) : actions.backward(stage, microbatch);
     const isLit = view.lit?.has(sender) && view.lit?.has(user);
-    if (sender < 0 || (!isLit && (receives.length > MOST_ARROWS || view.lit?.size > 0))) continue;
+    if (sender < 0 || (!isLit && view.lit?.size > 0)) continue;
     const down = actions.rankOf[i] > actions.rankOf[sender];
     const from = [layout.x(actions.end(sender)) - 2, layout.y(actions.rankOf[sender]) + (down ? layout.bar : 0)];
     const to = [layout.x(actions.arrival(i)) + 1, layout.y(actions.rankOf[i]) + (down ? 0 : layout.bar)];
