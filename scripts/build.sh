@@ -65,7 +65,12 @@ install_sphinx() {
   fi
 }
 
-[[ $preset != docs ]] || install_sphinx
+if [[ $preset == docs ]]; then
+  install_sphinx
+  if command -v em++ > /dev/null && command -v node > /dev/null; then
+    scripts/build.sh playground
+  fi
+fi
 echo "build: configuring build/$preset"
 logged cmake --preset "$preset" "${variables[@]}"
 echo "build: building with $(nproc) jobs (minutes the first time; the log is $log)"

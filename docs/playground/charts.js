@@ -124,5 +124,6 @@ export function waterfall(result) {
 }
 
 export function microbatchesOfCurve(now) {
-  return [...new Set([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, now])].sort((a, b) => a - b);
+  const usual = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256].filter((m) => m <= 64 || m < now);
+  return [...new Set([...usual, now])].sort((a, b) => a - b);
 }

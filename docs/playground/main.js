@@ -88,7 +88,8 @@ class Page {
     const name = this.state.table ? "Your table" : TITLES[this.state.schedule];
     const against = this.pinned?.status === LEGAL ? `; ${number(this.pinned.seconds / result.seconds, 3)} times as fast as the pinned one` : "";
     const limit = this.overLimit(result).length > 0 ? `; over the memory limit on rank ${this.overLimit(result).join(", ")}` : "";
-    return `${name} on ${result.rankCount} ranks: a step takes ${number(result.seconds)}, of which the ranks are idle ${percent(result.idle)}${against}${limit}.`;
+    const work = this.state.schedule === "pipedream" ? `${this.state.microbatches} micro-batches take` : "a step takes";
+    return `${name} on ${result.rankCount} ranks: ${work} ${number(result.seconds)}, of which the ranks are idle ${percent(result.idle)}${against}${limit}.`;
   }
   peak(result, rank) { return (result.ranks[7 * rank] * result.rankCount) / result.stages; } // prettier-ignore
   overLimit(result) {
@@ -127,7 +128,7 @@ class Page {
       element("pinned-timeline").setAttribute("aria-label", `Timeline of the pinned schedule, a step of ${number(this.pinned.seconds)}`);
       this.draw("pinned-timeline", new Actions(this.pinned), drawTimeline, { messages: false });
     }
-    element("timeline-name").textContent = this.state.table ? "One step of your table" : `One step of ${TITLES[this.state.schedule]}`;
+    element("timeline-name").textContent = this.state.table ? "One step of your table" : this.state.schedule === "pipedream" ? "PipeDream, without a flush" : `One step of ${TITLES[this.state.schedule]}`;
     this.layout = this.draw("timeline", this.actions, drawTimeline, this.chosen);
     element("cause").textContent = this.chosen.text;
   }

@@ -9,7 +9,7 @@ const SMALLEST_LABEL = 11; // pixels
 // How large a timeline is and where its parts are, in pixels, for times up to `horizon`.
 export class Layout {
   constructor(result, width, horizon) {
-    this.left = 54;
+    this.left = 60;
     this.top = 8;
     this.width = Math.max(width - this.left - 12, 50);
     const isStuck = result.status === STUCK; // then there is room between the rows for the circle

@@ -19,12 +19,12 @@ export const TOUR = [
   ["A V: the first and the last stage on one rank", "schedule=zbv&microbatches=12&pinned=schedule%3Dzb-h1%26microbatches%3D12",
     "Rank 0 holds the first stage and the last one. The turn of the V is on one rank, without a message, and all ranks keep equally many activations.",
     "Open “Times of each stage” and make the last stage slow, as a head often is. Which rank suffers?"],
-  ["PipeDream: no flush, but versions of the weights", "schedule=pipedream&microbatches=12",
+  ["PipeDream: no flush, but versions of the weights", "schedule=pipedream&microbatches=12&update=0.5",
     "Nobody waits for a step to end: every micro-batch is followed by an update (green). A backward needs the weights that its forward used, so rank 0 keeps four versions, and its gradients are late.",
     "Choose 2bw with 4 micro-batches per batch: two versions are enough."],
   ["Your own schedule", "ranks=2&microbatches=3&table=0F0%2C0B0%2C0F1%2C0F2%2C0B1%2C0B2%3B1F1%2C1F0%2C1B0%2C1B1%2C1F2%2C1B2",
     "Rank 0 wants the gradient of micro-batch 0 before it sends micro-batch 1; rank 1 wants micro-batch 1 first. Both wait forever: a deadlock, the red circle.",
-    "Repair it: drag 1F0 to the front of rank 1, or 0F1 before 0B0. Then beat the step of 1F1B, which is 15."],
+    "Repair it: drag 1F0 to the front of rank 1, or 0F1 before 0B0. Then beat the step of 1F1B, which is 12: write some of the B as I and W, and let W wait."],
 ]; // prettier-ignore
 
 export function showTour(section, step, go) {

@@ -6,6 +6,7 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from forge import PLAYGROUND  # noqa: E402
 
 project = "Stagecoach"
 html_title = "Stagecoach"
@@ -26,6 +27,7 @@ html_theme = "furo"
 html_theme_options = {"navigation_with_keys": True}
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_extra_path = [str(PLAYGROUND)] if PLAYGROUND.exists() else []  # scripts/build.sh docs builds it where emscripten is
 templates_path = ["templates"]
 html_sidebars = {
     "**": [

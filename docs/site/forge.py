@@ -4,7 +4,7 @@
 - Formulas, $`…`$ and blocks of math, become MathML, which browsers draw without a network.
 - An image with a line in italics below it that begins "Figure" becomes a figure with a caption. SVGs stand in the page, so
   that they follow its light or dark mode and keep their tooltips.
-- A link to a source file opens a page that shows it.
+- A link to a source file opens a page that shows it; one to the playground opens the playground, where it was built.
 """
 
 import functools
@@ -22,6 +22,7 @@ from sphinx.project import Project
 from sphinx.transforms import SphinxTransform
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLAYGROUND = ROOT / "build/playground/playground.html"  # conf.py adds it to the site
 LANGUAGES = {
     ".h": "cpp", ".cpp": "cpp", ".cuh": "cuda", ".cu": "cuda", ".py": "python", ".sh": "bash", ".cmake": "cmake",
     ".patch": "diff", ".ipynb": "json",
@@ -86,7 +87,15 @@ def to_sphinx(_app, name, content):
             return f"{{math}}`{match['formula']}`"
         return f"[\u200b]{{#{match['anchor']}}}" if match["anchor"] else match.group()
 
-    content[0] = markup.sub(replacement, content[0]) + tree_below(name)
+    content[0] = links_to_playground(markup.sub(replacement, content[0]), name) + tree_below(name)
+
+
+def links_to_playground(text, name):
+    """[text](../playground/page.html#state) opens that state, where there is a playground."""
+    if not PLAYGROUND.exists():
+        return text
+    address = "../" * name.count("/") + PLAYGROUND.name
+    return re.sub(r"\[([^]]+)\]\([./\w]*playground/page\.html(#[^)]*)\)", rf'<a class="reference" href="{address}\2">\1</a>', text)
 
 
 def register_anchors(app, doctree):
