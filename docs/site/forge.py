@@ -94,8 +94,11 @@ def links_to_playground(text, name):
     """[text](../playground/page.html#state) opens that state, where there is a playground."""
     if not PLAYGROUND.exists():
         return text
-    address = "../" * name.count("/") + PLAYGROUND.name
-    return re.sub(r"\[([^]]+)\]\([./\w]*playground/page\.html(#[^)]*)\)", rf'<a class="reference" href="{address}\2">\1</a>', text)
+    def opened(match):
+        address = "../" * name.count("/") + PLAYGROUND.name + match["state"]
+        return f'<a class="reference playground" title="in the playground" href="{escape(address)}">{match["text"]}</a>'
+
+    return re.sub(r"\[(?P<text>[^]]+)\]\([./\w]*playground/page\.html(?P<state>#[^)]*)\)", opened, text)
 
 
 def register_anchors(app, doctree):
