@@ -166,9 +166,15 @@ random_settings() {
 # Another processor, emulated. Tests of resnet18 with several devices would take hours there.
 arm64() {
   scripts/build.sh arm64 --target programs test_core test_nn test_parallel -DSTAGECOACH_WERROR=ON
-  local floor
+  local floor shard processes=()
   for floor in core nn parallel; do
-    qemu-aarch64 "build/arm64/bin/test_$floor" --gtest_brief=1 --gtest_filter='-*Resnet18*'
+    for ((shard = 0; shard < $(nproc); ++shard)); do
+      GTEST_TOTAL_SHARDS=$(nproc) GTEST_SHARD_INDEX=$shard qemu-aarch64 "build/arm64/bin/test_$floor" --gtest_brief=1 \
+        --gtest_filter='-*Resnet18*' &
+      processes+=($!)
+    done
+    for shard in "${processes[@]}"; do wait "$shard"; done
+    processes=()
   done
 }
 

@@ -125,6 +125,14 @@ KernelCall attention(const Arguments& make, Pass pass, AttentionMask mask, const
                                : make.STAGECOACH_CALL(attention_grad)(y, qkv, n[3], mask, make.random(qkv.shape()));
 }
 
+KernelCall embedding(const Arguments& make, Pass pass, const Numbers& n) {
+  const Tensor tokens = make.zeros({n[0] * n[1]}, DType::int32);
+  const Tensor weight = make.random({n[2], n[3]});
+  const Tensor y = make.random({n[0] * n[1], n[3]});
+  return pass == Pass::forward ? make.STAGECOACH_CALL(embedding)(tokens, weight, y)
+                               : make.STAGECOACH_CALL(embedding_grad)(y, tokens, weight);
+}
+
 KernelCall adam(const Arguments& make, const std::string& model_name) {
   const auto model = make_model(model_name);
   model->materialize(0, make.device);
@@ -166,6 +174,11 @@ std::map<std::string, MakeCall> calls_of_one_shape() {
        [=](const Arguments& make, const Numbers& n) {
          return make.STAGECOACH_CALL(gelu_grad)(make.random(shape(n)), make.random(shape(n)), GeluForm::tanh,
                                                 make.random(shape(n)));
+       }},
+      {"dropout",
+       [=](const Arguments& make, const Numbers& n) {
+         return make.STAGECOACH_CALL(dropout)(make.random(shape(n)), DropoutMask{.probability = 0.1},
+                                              make.random(shape(n)));
        }},
       {"softmax",
        [=](const Arguments& make, const Numbers& n) {
@@ -230,6 +243,7 @@ const std::map<std::string, NamedCall>& calls() {
     }
     for (const auto& [name, pass] : {std::pair{"", Pass::forward}, {" gradient", Pass::grad_input}}) {
       add(fmt::format("max pool{}", name), 4, max_pool, pass);
+      add(fmt::format("embedding of{}", name), 4, embedding, pass);
       add(fmt::format("attention heads{}", name), 4, attention, pass, AttentionMask::none);
       add(fmt::format("attention heads causal{}", name), 4, attention, pass, AttentionMask::causal);
     }

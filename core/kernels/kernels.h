@@ -117,7 +117,7 @@ struct KernelTable {
   Result (*token_mean_grad)(const Tensor& grad_y, Tensor& grad_x);
   /// y[n] = weight[tokens[n]]: tokens [N] int32 in 0 … V-1, weight [V, C], y [N, C].
   Result (*embedding)(const Tensor& tokens, const Tensor& weight, Tensor& y);
-  /// grad_weight[v] = the sum of grad_y[n] over the n with tokens[n] = v, in their order.
+  /// grad_weight[v] = the sum of grad_y[n] over the n with tokens[n] = v, in an order that depends on the tokens only.
   Result (*embedding_grad)(const Tensor& grad_y, const Tensor& tokens, Tensor& grad_weight);
 
   // ---- losses: logits [N, C], labels [N] int32, loss [] (a scalar)

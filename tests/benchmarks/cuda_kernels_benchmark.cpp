@@ -26,13 +26,13 @@
 namespace stagecoach {
 namespace {
 
-Tensor random_labels(std::int64_t count) {
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
+Tensor random_labels(const Shape& shape, std::uint32_t classes = 10) {
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(shape.numel()));
   const Philox random(0, "labels");
   for (std::size_t n = 0; n < labels.size(); ++n) {
-    labels[n] = static_cast<std::int32_t>(random.below(n, 10));
+    labels[n] = static_cast<std::int32_t>(random.below(n, classes));
   }
-  return Tensor::from(labels, {count}, kGpu);
+  return Tensor::from(labels, shape, kGpu);
 }
 
 Tensor random_pictures(std::int64_t count) {
@@ -152,27 +152,33 @@ void print_batch_norm(const Shape& shape) {
                                                                weight, bias, grad_y, Activation::relu, y);
 }
 
+void print_loss(std::int64_t rows, std::int64_t classes) {
+  const std::string name = fmt::format("{}x{}", rows, classes);
+  const Tensor logits = random_tensor({rows, classes});
+  const Tensor labels = random_labels({rows}, static_cast<std::uint32_t>(classes));
+  const Tensor probabilities = random_tensor({rows, classes});
+  const Tensor loss = random_tensor({});
+  print_kernel<&Kernels::cross_entropy, &KernelCosts::cross_entropy>("cross entropy " + name, kNoPeer, logits, labels,
+                                                                     1.0, loss, probabilities);
+  print_kernel<&Kernels::cross_entropy_grad, &KernelCosts::cross_entropy_grad>("cross entropy " + name + ", gradient",
+                                                                               kNoPeer, loss, probabilities, labels,
+                                                                               1.0, random_tensor({rows, classes}));
+  print_kernel<&Kernels::count_correct, &KernelCosts::count_correct>("count correct " + name, kNoPeer, logits, labels,
+                                                                     Tensor::zeros({}, DType::int32, kGpu));
+}
+
 void print_ends(std::int64_t samples) {
   const Tensor pictures = random_pictures(samples);
   print_kernel<&Kernels::normalize, &KernelCosts::normalize>(fmt::format("normalize {}", to_string(pictures.shape())),
                                                              kNoPeer, pictures, Normalization{},
                                                              random_tensor(pictures.shape()));
-  const std::string rows = fmt::format("{}x10", samples);
   const Tensor logits = random_tensor({samples, 10});
-  const Tensor labels = random_labels(samples);
   const Tensor probabilities = random_tensor({samples, 10});
-  const Tensor grad = random_tensor({samples, 10});
-  const Tensor loss = random_tensor({});
-  const Tensor count = Tensor::zeros({}, DType::int32, kGpu);
-  print_kernel<&Kernels::softmax, &KernelCosts::softmax>("softmax " + rows, kNoPeer, logits, probabilities);
-  print_kernel<&Kernels::softmax_grad, &KernelCosts::softmax_grad>("softmax " + rows + ", gradient", kNoPeer, logits,
-                                                                   probabilities, grad);
-  print_kernel<&Kernels::cross_entropy, &KernelCosts::cross_entropy>("cross entropy " + rows, kNoPeer, logits, labels,
-                                                                     1.0, loss, probabilities);
-  print_kernel<&Kernels::cross_entropy_grad, &KernelCosts::cross_entropy_grad>(
-      "cross entropy " + rows + ", gradient", kNoPeer, loss, probabilities, labels, 1.0, grad);
-  print_kernel<&Kernels::count_correct, &KernelCosts::count_correct>("count correct " + rows, kNoPeer, logits, labels,
-                                                                     count);
+  const std::string softmax = fmt::format("softmax {}x10", samples);
+  print_kernel<&Kernels::softmax, &KernelCosts::softmax>(softmax, kNoPeer, logits, probabilities);
+  print_kernel<&Kernels::softmax_grad, &KernelCosts::softmax_grad>(softmax + ", gradient", kNoPeer, logits,
+                                                                   probabilities, random_tensor({samples, 10}));
+  print_loss(samples, 10);
 }
 
 void print_adam(const std::string& model_name) {
@@ -195,17 +201,21 @@ double step_seconds(const std::string& model_name, std::int64_t batch) {
   const auto model = make_model(model_name);
   model->materialize(0, kGpu);
   const auto optimizer = make_optimizer(OptimizerKind::adam, model->named_parameters(), 0.001);
-  const std::vector<Tensor> inputs{random_pictures(batch), random_labels(batch)};
+  const bool is_gpt = model_name == "gpt";
+  const std::vector<Tensor> inputs{is_gpt ? random_labels({batch, 64}, 256) : random_pictures(batch),
+                                   is_gpt ? random_labels({64 * batch}, 256) : random_labels({batch})};
   Replay replay(kGpu, true);
   const auto run = [&] {
     replay.run(inputs, [&](std::span<const Tensor> batch_tensors) {
-      backward(cross_entropy(model->forward(normalize(batch_tensors[0])), batch_tensors[1]));
+      const Tensor x = is_gpt ? batch_tensors[0] : normalize(batch_tensors[0]);
+      const Tensor logits = model->forward(x);
+      backward(cross_entropy(logits.reshape({-1, logits.size(logits.dims() - 1)}), batch_tensors[1]));
       optimizer->step();
       optimizer->zero_grad();
     });
   };
   // Many at once, as in training: there the CPU is ahead of the GPU, which never waits for a step to be given to it.
-  const int steps = model_name == "resnet18" || model_name == "vit" ? 4 : 20;
+  const int steps = model_name == "convnet" ? 20 : 4;
   const auto run_many = [&] {
     for (int i = 0; i < steps; ++i) {
       run();
@@ -340,6 +350,29 @@ void print_vit(std::int64_t batch) {
   try_step("vit", batch);
 }
 
+/// What vit does not have.
+void print_gpt(std::int64_t batch) {
+  constexpr std::int64_t kContext = 64;
+  constexpr std::int64_t kWidth = 64;
+  constexpr std::int64_t kBytes = 256;
+  begin_table(fmt::format("gpt, batch {}: kernels", batch), Precision::tf32);
+  const std::string embedding = fmt::format("embedding {}x{} of {}x{}", batch, kContext, kBytes, kWidth);
+  const Tensor tokens = random_labels({batch * kContext}, kBytes);
+  const Tensor weight = random_tensor({kBytes, kWidth});
+  const Tensor y = random_tensor({batch * kContext, kWidth});
+  print_kernel<&Kernels::embedding, &KernelCosts::embedding>(embedding, kNoPeer, tokens, weight, y);
+  print_kernel<&Kernels::embedding_grad, &KernelCosts::embedding_grad>(embedding + ", gradient", kNoPeer, y, tokens,
+                                                                       weight);
+  const Tensor x = random_tensor({batch, kContext, kWidth});
+  print_kernel<&Kernels::dropout, &KernelCosts::dropout>("dropout " + to_string(x.shape()), kNoPeer, x,
+                                                         DropoutMask{.probability = 0.1}, random_tensor(x.shape()));
+  print_attention(batch, kContext, kWidth, 4, AttentionMask::causal);
+  print_linear(batch * kContext, kWidth, kBytes);
+  print_loss(batch * kContext, kBytes);
+  print_adam("gpt");
+  try_step("gpt", batch);
+}
+
 /// Products of no model of ours, as large ones have them: they stay in the fit of a modelled device when a model of
 /// ours is left out.
 void print_larger_products(std::int64_t batch) {
@@ -362,6 +395,7 @@ int main() {
     print_convnet(1024);
     print_resnet18(512);
     print_vit(512);
+    print_gpt(512);
     print_larger_products(128);
   });
   return status == 0 && any_failed() ? 1 : status;

@@ -42,6 +42,9 @@ TEST(Calibrate, KnowsTheCostsOfCallsByTheirNames) {
   EXPECT_EQ(kernel_call("relu [64, 6, 28, 28], gradient", kMeta).cost.bytes(), 3 * 4 * 64 * 6 * 28 * 28);
   EXPECT_EQ(kernel_call("adam, 10 tensors of convnet", kMeta).cost.flops, 15 * 62006);
   EXPECT_EQ(kernel_call("attention [1, 3, 2], 1 heads", kMeta).cost.flops, 9 * (4 * 2 + 6) - 3);
+  EXPECT_EQ(kernel_call("dropout [2, 3, 4]", kMeta).cost.bytes(), 2 * 4 * 24);
+  EXPECT_EQ(kernel_call("embedding 2x3 of 5x4", kMeta).cost.flops, 0);
+  EXPECT_EQ(kernel_call("embedding 2x3 of 5x4, gradient", kMeta).cost.flops, 2 * 3 * 4);
   EXPECT_EQ(kernel_call("attention [1, 3, 2], 1 heads, causal", kMeta).cost.flops, 6 * (4 * 2 + 6) - 3);
   for (const char* name : {"relu", "conv 8x3", "sort [8, 8]", ""}) {
     EXPECT_TRUE(fails_with<DataError>({"is not a kernel call"}, [&] { kernel_call(name, kMeta); })) << name;

@@ -4,6 +4,7 @@
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
 #include "core/kernels/cuda/fast_divmod.cuh"
+#include "core/kernels/cuda/rows.cuh"
 #include "core/kernels/cuda/threads.cuh"
 #include "core/kernels/groups.h"
 
@@ -43,24 +44,22 @@ __global__ void gather_kernel(int count, FastDivmod sample, FastDivmod height, F
   }
 }
 
-/// Runs as one block: each thread checks every kThreads-th row.
-template <class T>
+template <int kRowThreads, class T>
 __global__ void count_correct_kernel(int rows, int classes, const T* logits, const std::int32_t* labels,
                                      std::int32_t* count) {
-  using Reduction = BlockReduction<std::int32_t, kThreads>;
+  using Reduction = RowReduction<T, kRowThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  std::int32_t correct = 0;
-  for (int n = static_cast<int>(threadIdx.x); n < rows; n += kThreads) {
-    const T* row = logits + static_cast<long long>(n) * classes;
-    int best = 0;
-    for (int c = 1; c < classes; ++c) {
-      best = row[best] < row[c] ? c : best;
-    }
-    correct += best == labels[n] ? 1 : 0;
+  using IndexReduction = RowReduction<int, kRowThreads>;
+  STAGECOACH_SHARED(IndexReduction, index_reduction);
+  const auto [row, thread] = RowThread<kRowThreads>();
+  if (row >= rows) {
+    return;
   }
-  correct = reduce_block(reduction, correct, Sum{});
-  if (threadIdx.x == 0) {
-    *count += correct;
+  const T* values = logits + static_cast<long long>(row) * classes;
+  const T max = max_of_row<kRowThreads>(reduction, thread, values, classes);
+  const int best = find_in_row<kRowThreads>(index_reduction, thread, values, classes, max);
+  if (thread == 0 && best == labels[row]) {
+    atomicAdd(count, 1);  // of integers: in any order
   }
 }
 
@@ -101,15 +100,23 @@ void gather_as(const Tensor& rows, const Tensor& crops, Tensor& out) {
 
 void gather(const Tensor& rows, const Tensor& crops, Tensor& out) {
   const std::size_t size = size_of(rows.dtype());
-  size == 1   ? gather_as<std::uint8_t>(rows, crops, out)
-  : size == 4 ? gather_as<std::uint32_t>(rows, crops, out)
-              : gather_as<std::uint64_t>(rows, crops, out);
+  if (size == 1) {
+    gather_as<std::uint8_t>(rows, crops, out);
+  } else if (size == 4) {
+    gather_as<std::uint32_t>(rows, crops, out);
+  } else {
+    gather_as<std::uint64_t>(rows, crops, out);
+  }
 }
 
 void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
   dispatch_floating(logits.dtype(), "count_correct", [&]<class T>() {
-    launch(count_correct_kernel<T>, 1, kThreads, 0, compute_stream(logits.device()), to_int(logits.size(0)),
-           to_int(logits.size(1)), logits.data<T>(), labels.data<std::int32_t>(), count.mutable_data<std::int32_t>());
+    const int rows = to_int(logits.size(0));
+    const int classes = to_int(logits.size(1));
+    with_threads_for(rows, classes, [&]<int kRowThreads>(unsigned blocks) {
+      launch(count_correct_kernel<kRowThreads, T>, blocks, kRowBlockThreads, 0, compute_stream(logits.device()), rows,
+             classes, logits.data<T>(), labels.data<std::int32_t>(), count.mutable_data<std::int32_t>());
+    });
   });
 }
 

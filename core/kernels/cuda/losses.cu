@@ -71,17 +71,13 @@ __global__ void class_statistics_kernel(int rows, int width, int first, int clas
   }
   const T* values = logits + static_cast<long long>(row) * width;
   const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, thread, values, width);
-  int last = 0;  // the distance from the first of the largest logits to the end of the row
-  for (int c = thread; c < width; c += kRowThreads) {
-    last = values[c] == log_softmax.max ? Max{}(last, width - c) : last;
-  }
-  last = reduce_row<kRowThreads>(class_reduction, last, Max{});
+  const int best = find_in_row<kRowThreads>(class_reduction, thread, values, width, log_softmax.max);
   if (thread == 0) {
     const std::int32_t label = labels[row];
     const int column = label - first;
     T* out = statistics + static_cast<long long>(row) * 4;
     out[0] = log_softmax.max;
-    out[1] = static_cast<T>(last == 0 ? first : first + width - last);  // 0: the logits are NaN
+    out[1] = static_cast<T>(first + best);
     out[2] = log_softmax.sum;
     out[3] = column >= 0 && column < width ? values[column] : T{0};
     if (label < 0 || label >= classes) {

@@ -51,15 +51,33 @@ struct LogSoftmax {
   __device__ T operator()(T value) const { return (value - max) - log_sum; }
 };
 
-/// Returns the LogSoftmax of one row. All threads of the row must call it; `index` is this thread's number among them.
+// All threads of the row must call these; `index` is the thread's number among them.
+
+/// Returns the largest element of one row; NaN if the first one is.
 template <int kThreads, class T>
-__device__ LogSoftmax<T> log_softmax_of(RowReduction<T, kThreads>& reduction, int index, const T* row, int classes) {
-  T max =
-      row[0];  // if that is NaN, every thread keeps it, and no thread keeps another NaN: so all find the same maximum
-  for (int c = index; c < classes; c += kThreads) {
+__device__ T max_of_row(RowReduction<T, kThreads>& reduction, int index, const T* row, int width) {
+  T max = row[0];  // if that is NaN, every thread keeps it, and no thread keeps another NaN
+  for (int c = index; c < width; c += kThreads) {
     max = Max{}(max, row[c]);
   }
-  max = reduce_row<kThreads>(reduction, max, Max{});
+  return reduce_row<kThreads>(reduction, max, Max{});
+}
+
+/// Returns the index of the first element of one row that equals `value`; 0 if none does.
+template <int kThreads, class T>
+__device__ int find_in_row(RowReduction<int, kThreads>& reduction, int index, const T* row, int width, T value) {
+  int distance = 0;  // from the element to the end of the row
+  for (int c = index; c < width; c += kThreads) {
+    distance = row[c] == value ? Max{}(distance, width - c) : distance;
+  }
+  distance = reduce_row<kThreads>(reduction, distance, Max{});
+  return distance == 0 ? 0 : width - distance;
+}
+
+/// Returns the LogSoftmax of one row.
+template <int kThreads, class T>
+__device__ LogSoftmax<T> log_softmax_of(RowReduction<T, kThreads>& reduction, int index, const T* row, int classes) {
+  const T max = max_of_row<kThreads>(reduction, index, row, classes);
   T sum = 0;
   for (int c = index; c < classes; c += kThreads) {
     sum += exp(row[c] - max);

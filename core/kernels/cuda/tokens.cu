@@ -1,11 +1,13 @@
 /// @file
-/// Operations on sequences of tokens [N, T, C]; a thread computes one element of the result.
+/// Operations on sequences of tokens [N, T, C]. Except for the gradient of an embedding, a thread computes one element
+/// of the result.
 
 #include <limits>
 
 #include "core/cuda/device_code.h"
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/fast_divmod.cuh"
+#include "core/kernels/cuda/rows.cuh"
 #include "core/kernels/cuda/threads.cuh"
 #include "core/kernels/groups.h"
 
@@ -68,20 +70,70 @@ __global__ void embedding_kernel(int count, int rows, FastDivmod width, const st
   }
 }
 
-/// A thread searches all tokens for those of its element's row: they are few, in the cache, and the same for a warp,
-/// and the order of the sum is that of the tokens.
+// ---- The gradient of an embedding: the sum of the rows of each token, first within parts of the tokens
+
+inline constexpr int kPart = kThreads;  ///< tokens of a part
+
+struct TokensOfPart {
+  int token[kPart];
+  int next[kPart];  ///< the next one with the same token, or kPart
+  bool is_first[kPart];
+};
+
+/// Block b sums the rows of equal tokens of its part, in their order. The sum is where the first of them is, which
+/// `first` [parts, vocabulary] says; -1 for a token that the part lacks.
 template <class T>
-__global__ void embedding_grad_kernel(int count, int token_count, FastDivmod width, const T* grad_y,
-                                      const std::int32_t* tokens, T* grad_weight) {
+__global__ void sum_equal_tokens_kernel(int count, int vocabulary, int width, const std::int32_t* tokens,
+                                        const T* grad_y, T* sums, std::int32_t* first) {
+  STAGECOACH_SHARED(TokensOfPart, part);
+  const auto i = static_cast<int>(threadIdx.x);
+  const int begin = static_cast<int>(blockIdx.x) * kPart;
+  first += static_cast<long long>(blockIdx.x) * vocabulary;
+  for (int token = i; token < vocabulary; token += kThreads) {
+    first[token] = -1;
+  }
+  const int token = begin + i < count ? tokens[begin + i] : -1;
+  part.token[i] = token;
+  __syncthreads();  // all tokens are there, and all of `first` is -1
+  int next = i + 1;
+  while (next < kPart && part.token[next] != token) {
+    ++next;
+  }
+  int earlier = i - 1;
+  while (earlier >= 0 && part.token[earlier] != token) {
+    --earlier;
+  }
+  part.next[i] = next;
+  part.is_first[i] = earlier < 0 && token >= 0 && token < vocabulary;
+  if (part.is_first[i]) {
+    first[token] = begin + i;
+  }
+  __syncthreads();  // the chains of equal tokens are complete
+  for (int row = i / kWarp; row < kPart; row += kThreads / kWarp) {
+    for (int column = i % kWarp; part.is_first[row] && column < width; column += kWarp) {
+      const auto at = [&](int token_of_part) { return static_cast<long long>(begin + token_of_part) * width + column; };
+      T sum = grad_y[at(row)];
+      for (int other = part.next[row]; other < kPart; other = part.next[other]) {
+        sum += grad_y[at(other)];
+      }
+      sums[at(row)] = sum;
+    }
+  }
+}
+
+/// Adds the sums of the parts, in their order. A thread per element of the gradient.
+template <class T>
+__global__ void sum_token_parts_kernel(int count, int parts, int vocabulary, FastDivmod width, const T* sums,
+                                       const std::int32_t* first, T* grad_weight) {
   const auto at = static_cast<int>(element());
   if (at < count) {
-    const int row = width.quotient(at);
-    const int column = width.remainder(at, row);
+    const int token = width.quotient(at);
+    const int column = width.remainder(at, token);
     T sum = 0;
-    for (int n = 0; n < token_count; ++n) {
-      if (tokens[n] == row) {
-        sum += grad_y[static_cast<long long>(n) * width.value() + column];
-      }
+#pragma unroll 8
+    for (int part = 0; part < parts; ++part) {
+      const int row = first[static_cast<long long>(part) * vocabulary + token];
+      sum += predicated_load(row >= 0, sums + static_cast<long long>(row) * width.value() + column);
     }
     grad_weight[at] = sum;
   }
@@ -129,9 +181,19 @@ void embedding(const Tensor& tokens, const Tensor& weight, Tensor& y) {
 
 void embedding_grad(const Tensor& grad_y, const Tensor& tokens, Tensor& grad_weight) {
   dispatch_floating(grad_y.dtype(), "embedding_grad", [&]<class T>() {
-    launch_elements(grad_y.device(), embedding_grad_kernel<T>, to_int(grad_weight.numel()), to_int(tokens.numel()),
-                    FastDivmod(to_int(grad_weight.size(1))), grad_y.data<T>(), tokens.data<std::int32_t>(),
-                    grad_weight.mutable_data<T>());
+    const Device device = grad_y.device();
+    const int count = to_int(tokens.numel());
+    const int vocabulary = to_int(grad_weight.size(0));
+    const int width = to_int(grad_weight.size(1));
+    const int parts = (count + kPart - 1) / kPart;
+    Workspace<T> sums(grad_y.numel(), device);
+    Workspace<std::int32_t> first(std::int64_t{1} * parts * vocabulary, device);
+    if (parts > 0) {
+      launch(sum_equal_tokens_kernel<T>, static_cast<unsigned>(parts), kThreads, 0, compute_stream(device), count,
+             vocabulary, width, tokens.data<std::int32_t>(), grad_y.data<T>(), sums.data(), first.data());
+    }
+    launch_elements(device, sum_token_parts_kernel<T>, to_int(grad_weight.numel()), parts, vocabulary,
+                    FastDivmod(width), sums.data(), first.data(), grad_weight.mutable_data<T>());
   });
 }
 

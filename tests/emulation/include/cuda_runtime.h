@@ -3,6 +3,7 @@
 /// The part of the CUDA runtime that Stagecoach uses, on a CPU: memory is the heap, streams run in order and at once.
 /// Names, arguments and results are those of the CUDA Runtime API reference.
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -86,6 +87,9 @@ extern thread_local dim3 gridDim;
 void __syncthreads(std::source_location where = std::source_location::current());
 /// The same for a warp: 32 threads whose numbers follow each other.
 void __syncwarp(std::source_location where = std::source_location::current());
+
+/// Blocks run on several threads.
+inline int atomicAdd(int* sum, int value) { return std::atomic_ref(*sum).fetch_add(value, std::memory_order_relaxed); }
 
 inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
 inline float __uint_as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
