@@ -373,10 +373,9 @@ void print_gpt(std::int64_t batch) {
   try_step("gpt", batch);
 }
 
-/// Products of no model of ours, as large ones have them: they stay in the fit of a modelled device when a model of
-/// ours is left out.
+/// Products of no model of ours, as large ones have them. `calibrate` does not read this table.
 void print_larger_products(std::int64_t batch) {
-  begin_table(fmt::format("larger, batch {}: products", batch), Precision::tf32);
+  begin_table(fmt::format("larger products, batch {}", batch), Precision::tf32);
   print_conv2d(batch, {.channels = 128, .extent = 28, .outputs = 128, .window = {3, 1, 1}});
   print_conv2d(batch, {.channels = 256, .extent = 14, .outputs = 256, .window = {3, 1, 1}});
   print_linear(32 * batch, 1024, 1024);
