@@ -98,5 +98,35 @@ TEST(Fingerprint, TokensAreDigestedWithoutCounts) {
   EXPECT_NE(before, fingerprint_of({{tokens(4), tokens(4), {"a", "b"}}, {tokens(4), tokens(5), {"a", "b"}}}));
 }
 
+// 4 GiB, of which at most 1 GiB is read; the number of samples still counts.
+TEST(Fingerprint, OfLargeDataReadsSomeSamples) {
+  class Zeros : public SampleSource {
+   public:
+    explicit Zeros(std::int64_t size) : size_(size) {}
+    std::int64_t size() const override { return size_; }
+    SampleType input() const override { return {{64 << 20}, DType::uint8}; }
+    SampleType target() const override { return {{}, DType::int32}; }
+    void read(std::int64_t /*index*/, Tensor& input, Tensor& target) const override {
+      input.fill(0);
+      target.fill(0);
+      ++reads;
+    }
+    mutable int reads = 0;
+
+   private:
+    std::int64_t size_;
+  };
+  const auto digest_of = [](const std::shared_ptr<Zeros>& zeros) {
+    Dataset data;
+    data.samples = zeros;
+    return fingerprint_of({data, {}}).train.digest;
+  };
+  const auto zeros = std::make_shared<Zeros>(64);
+  const std::uint32_t digest = digest_of(zeros);
+  EXPECT_GT(zeros->reads, 8);
+  EXPECT_LE(zeros->reads, 16);
+  EXPECT_NE(digest, digest_of(std::make_shared<Zeros>(65)));
+}
+
 }  // namespace
 }  // namespace stagecoach
