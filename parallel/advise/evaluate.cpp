@@ -216,7 +216,7 @@ void Evaluator::simulate_buckets(Evaluated& evaluated) {
   step.costs.forward = model.scale + (before + 1) * all.forward + before * backward +
                        (is_only ? 0 : all.copy + (before - 1) * all.accumulate);
   step.costs.backward = backward + (is_only ? all.copy : all.accumulate);
-  step.costs.update = all.update;
+  step.costs.update = all.update + all.update_once;
   double begin = model.loss_backward;
   for (std::size_t i = model.layers.size(); i-- > 0;) {
     const LayerSteps& layer = model.steps[i];

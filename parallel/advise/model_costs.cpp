@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "core/allocator.h"
 #include "core/autograd/backward.h"
+#include "core/autograd/node.h"
 #include "core/base/on_exit.h"
 #include "core/ops.h"
 #include "parallel/comm/clock.h"
@@ -20,10 +22,19 @@ double seconds_on(Clock& clock, const Work& work) {
   return clock.now() - begin;
 }
 
+/// Stands in for the layer before: it takes the gradient of a layer's input, as in the middle of a stage.
+class PreviousLayer final : public Node {
+ public:
+  PreviousLayer() : Node("previous layer", {}) {}
+  Gradients backward(const Tensor&, const NeedsInputGrad&) override { return {}; }
+};
+
 /// Runs one forward, and returns the seconds of the backward after it.
 double backward_seconds(Module& layer, const Shape& input, bool is_first, Clock& clock, double& begin) {
   Tensor x = Tensor::zeros(input, DType::float32, kPlanned);
-  x.set_requires_grad(!is_first);
+  if (!is_first) {
+    x.set_grad_node(std::make_shared<PreviousLayer>());
+  }
   const Tensor y = layer.forward(x);
   if (!y.requires_grad()) {
     return 0;
@@ -33,16 +44,39 @@ double backward_seconds(Module& layer, const Shape& input, bool is_first, Clock&
   return seconds_on(clock, [&] { backward(y, grad); });
 }
 
-LayerSteps steps_of(Module& layer, const Shape& input, bool is_first, Clock& clock,
-                    const MakeOptimizer& make_optimizer) {
-  NamedTensors parameters = layer.named_parameters();
-  LayerSteps steps;
-  if (parameters.empty()) {
-    return steps;
+/// Returns what a micro-batch keeps between the two parts of its backward, its input included if it is needed.
+std::int64_t deferred_bytes(Module& layer, const Shape& input, bool is_first) {
+  const auto in_use = [] { return static_cast<std::int64_t>(allocator(kPlanned).stats().current_bytes); };
+  const std::int64_t before = in_use();
+  DeferredGradients weights;
+  {
+    Tensor x = Tensor::zeros(input, DType::float32, kPlanned);
+    x.set_requires_grad(!is_first);
+    const Tensor y = layer.forward(x);
+    if (y.requires_grad()) {
+      std::vector<Tensor> inputs(is_first ? 0 : 1, x);
+      weights = backward_inputs(y, Tensor::full(y.shape(), 1, y.dtype(), kPlanned), inputs);
+      x.zero_grad();
+    }
   }
+  return in_use() - before;
+}
+
+/// Measures a layer, and corrects its profile.
+LayerSteps steps_of(Module& layer, const Shape& input, bool is_first, Clock& clock, const MakeOptimizer& make_optimizer,
+                    LayerProfile& profile) {
+  NamedTensors parameters = layer.named_parameters();
+  LayerSteps steps{.deferred_bytes = deferred_bytes(layer, input, is_first)};
   double begin = 0;
   const auto run = [&] { return backward_seconds(layer, input, is_first, clock, begin); };
   const double alone = run();
+  if (!is_first) {  // a profile's layer has a leaf as its input
+    steps.begins_stage = profile.backward_input + profile.backward_weight - alone;
+    profile.backward_input -= steps.begins_stage;
+  }
+  if (parameters.empty()) {
+    return steps;
+  }
   steps.accumulate = run() - alone;
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(parameters);
   steps.update = seconds_on(clock, [&] { optimizer->step(); });
@@ -87,6 +121,27 @@ void set_ends(const Shape& input, const Shape& output, const LossFunction& loss,
   costs.loss_backward = seconds_on(clock, [&] { backward(value, scale); });
 }
 
+/// Updates all layers at once. Several share a launch of a kernel then, which the layers' own updates do not.
+void share_launches(Sequential& model, Clock& clock, const MakeOptimizer& make_optimizer, ModelCosts& costs) {
+  model.materialize(0, kPlanned);
+  const OnExit deallocate([&] { model.deallocate(); });
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(model.named_parameters());
+  for (auto [name, parameter] : model.named_parameters()) {
+    parameter.set_grad(Tensor::empty(parameter.shape(), DType::float32, kPlanned));
+  }
+  const double together = seconds_on(clock, [&] { optimizer->step(); });
+  double apart = 0;
+  int updated = 0;
+  for (const LayerSteps& layer : costs.steps) {
+    apart += layer.update;
+    updated += layer.update > 0 ? 1 : 0;
+  }
+  costs.update = updated > 1 ? (apart - together) / (updated - 1) : 0;
+  for (LayerSteps& layer : costs.steps) {
+    layer.update -= layer.update > 0 ? costs.update : 0;
+  }
+}
+
 }  // namespace
 
 ModelCosts costs_of_profile(std::vector<LayerProfile> layers) {
@@ -108,9 +163,11 @@ ModelCosts modelled_costs(Sequential& model, const Shape& input, const DeviceMod
     Module& layer = *model.layer(i);
     layer.materialize(0, kPlanned, DType::float32, model.name(i) + ".");
     const OnExit deallocate([&] { layer.deallocate(); });
-    costs.steps.push_back(steps_of(layer, shape, i == 0, *clock, make_optimizer));
+    costs.steps.push_back(
+        steps_of(layer, shape, i == 0, *clock, make_optimizer, costs.layers[static_cast<std::size_t>(i)]));
     shape = layer.output_shape(shape);
   }
+  share_launches(model, *clock, make_optimizer, costs);
   set_ends(input, shape, loss, *clock, costs);
   return costs;
 }

@@ -19,9 +19,11 @@ namespace stagecoach {
 /// What a layer does besides the forwards and backwards of its profile. Everything but the bytes is in seconds; what is
 /// not known takes none.
 struct LayerSteps {
-  double accumulate = 0;                          ///< by which a backward takes longer that adds to earlier gradients
-  double update = 0;                              ///< the optimizer's step
-  double copy = 0;                                ///< of all gradients into buckets
+  double begins_stage = 0;  ///< by which its backward takes longer as the first of a stage, whose input is a leaf
+  double accumulate = 0;    ///< by which a backward takes longer that adds to earlier gradients
+  double update = 0;        ///< of the optimizer's step, beside ModelCosts::update
+  std::int64_t deferred_bytes = 0;  ///< what a micro-batch keeps between its backward_input and its backward_weight
+  double copy = 0;                  ///< of all gradients into buckets
   std::vector<std::int64_t> gradient_bytes = {};  ///< of each parameter, in the order in which gradients arrive
   /// When each is complete and in its bucket, since the backward of the layer began: where it is the step's only
   /// backward, and where it adds to earlier gradients, which are in the bucket already.
@@ -35,6 +37,7 @@ struct ModelCosts {
   std::vector<LayerSteps> steps = {};                 ///< [layers]
   std::vector<std::vector<Exchange>> exchanges = {};  ///< [layers], with the tensor-parallel group; empty: none
   std::int64_t input_bytes = 0;                       ///< of a micro-batch, as the first layer gets it
+  double update = 0;                                  ///< seconds of each optimizer's step, whatever its layers
   double input = 0;                                   ///< seconds that make it of a micro-batch as it is loaded
   double loss = 0;                                    ///< seconds of the loss
   double sums = 0;                                    ///< seconds that add up losses and correct predictions

@@ -11,7 +11,8 @@ namespace {
 /// The bytes of the parts of each stage.
 struct StageBytes {
   std::vector<double> weights;
-  std::vector<double> kept;  // per micro-batch in flight, with what came from another rank
+  std::vector<double> kept;      // per micro-batch in flight, with what came from another rank
+  std::vector<double> deferred;  // the same between the two parts of a backward
   std::vector<double> rebuilt;
   std::vector<double> workspace;
 };
@@ -19,8 +20,15 @@ struct StageBytes {
 StageBytes bytes_of(const ModelCosts& costs, const Candidate& candidate, const Split& split, const Schedule& schedule,
                     const std::vector<double>& message_bytes) {
   const auto recompute = candidate.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  const auto deferred = [&] {
+    std::vector<LayerProfile> layers(costs.layers.size());  // what layers keep then, in place of what they keep before
+    std::transform(costs.steps.begin(), costs.steps.end(), layers.begin(),
+                   [](const LayerSteps& steps) { return LayerProfile{.parameter_bytes = steps.deferred_bytes}; });
+    return weight_bytes_of_stages(layers, split);
+  };
   StageBytes bytes{.weights = weight_bytes_of_stages(costs.layers, split),
                    .kept = bytes_of_stages(costs.layers, split, costs.input_bytes, recompute),
+                   .deferred = deferred(),
                    .rebuilt = candidate.recompute ? bytes_of_stages(costs.layers, split, 0, Stage::Recompute::no)
                                                   : std::vector<double>(split.size()),
                    .workspace = workspace_bytes_of_stages(costs.layers, split)};
@@ -38,25 +46,34 @@ class MemoryWalk {
       : stages_(stages), has_gradients_(stages.weights.size(), has_buckets), now_(constant), most_(constant) {}
 
   RankMemory follow(const std::vector<Action>& actions) {
-    for (const auto& [operation, stage, microbatch] : actions) {
-      const auto s = static_cast<std::size_t>(stage);
-      if (operation == Operation::forward) {
+    for (const Action& action : actions) {
+      const auto s = static_cast<std::size_t>(action.stage);
+      const double during_backward = stages_.workspace[s] + stages_.rebuilt[s];
+      if (action.operation == Operation::forward) {
         now_.activations += stages_.kept[s];
         see(stages_.workspace[s]);
-      } else if (is_computation(operation)) {
-        see(stages_.workspace[s] + stages_.rebuilt[s]);
-      }
-      if (gives_weight_gradient(operation)) {
-        now_.activations -= stages_.kept[s];
-        now_.gradients += has_gradients_[s] ? 0 : stages_.weights[s];
-        has_gradients_[s] = true;
+      } else if (action.operation == Operation::backward) {
+        see(during_backward);
+        add_gradients(s, stages_.kept[s]);
+      } else if (action.operation == Operation::backward_input) {
+        see(during_backward);
+        now_.activations += stages_.deferred[s] - stages_.kept[s];
         see(stages_.workspace[s]);
+      } else if (action.operation == Operation::backward_weight) {
+        add_gradients(s, stages_.deferred[s]);
       }
     }
     return most_;
   }
 
  private:
+  /// Ends a backward, which frees what the micro-batch has kept.
+  void add_gradients(std::size_t stage, double freed) {
+    now_.activations -= freed;
+    now_.gradients += has_gradients_[stage] ? 0 : stages_.weights[stage];
+    has_gradients_[stage] = true;
+    see(stages_.workspace[stage]);
+  }
   void see(double workspace) {
     now_.workspace = workspace;
     if (now_.total() > most_.total()) {

@@ -49,6 +49,7 @@ std::vector<StageSeconds> seconds_of_stages(const ModelCosts& costs, const Candi
   std::vector<StageSeconds> stages(split.size());
   std::size_t layer = 0;
   for (std::size_t s = 0; s < split.size(); ++s) {
+    stages[s].backward_input += costs.steps[layer].begins_stage;
     for (int i = 0; i < split[s]; ++i) {
       add_layer(costs, layer++, candidate, tensor_links[s], stages[s]);
     }
@@ -57,6 +58,7 @@ std::vector<StageSeconds> seconds_of_stages(const ModelCosts& costs, const Candi
   stages.back().forward += costs.loss + costs.sums;
   stages.back().backward_input += costs.scale + costs.loss_backward + (candidate.recompute ? costs.loss : 0);
   for (StageSeconds& stage : stages) {
+    stage.update_once = costs.update;
     stage.forward += stage.exchange_forward;
     stage.backward_input += stage.exchange_backward;
   }
@@ -74,7 +76,7 @@ ActionSeconds seconds_of_actions(const Schedule& schedule, const std::vector<Sta
     }
   });
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    double update = 0;
+    double update = stages.front().update_once;
     for (const int s : schedule.stages_of(static_cast<int>(rank))) {
       update += stages[static_cast<std::size_t>(s)].update;
     }
