@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "parallel/parallel.h"
 #include "parallel/schedule/schedule_kinds.h"
@@ -122,6 +123,48 @@ TEST(PipeValues, TiedWeightsStayTheSame) {
   const OwnTask untied{.make = task.make, .x = task.x, .target = task.target};
   EXPECT_FALSE(test::same_bytes(untied.on_one_device()->named_parameters().front().second,
                                 trained->named_parameters().front().second));
+}
+
+/// Two pipes with an optimizer each: a generator [N, 4] to [N, 4], and a discriminator [N, 4] to [N, 1] whose gradient
+/// goes back into the generator. Returns the parameters of both after training (Mao and others, "Least squares
+/// generative adversarial networks", 2017).
+NamedTensors trained_against_each_other(int generator_ranks, int discriminator_ranks) {
+  const auto make = [](std::int64_t outputs) {
+    auto model = std::make_shared<Sequential>();
+    model->add("fc1", std::make_shared<Linear>(4, 8)).add("gelu", std::make_shared<GELU>());
+    model->add("fc2", std::make_shared<Linear>(8, outputs));
+    return model;
+  };
+  Pipe generator(make(4),
+                 {.chunks = 3, .ranks = generator_ranks, .optimizer = adam({.learning_rate = 0.01}), .seed = 1});
+  Pipe discriminator(make(1), {.chunks = 2, .ranks = discriminator_ranks, .optimizer = sgd(), .seed = 2});
+  const auto distance = [](const Tensor& judged, double wanted) {
+    return mean_squared_error(judged, Tensor::full(judged.shape(), wanted, DType::float32, judged.device()));
+  };
+  for (int step = 0; step < kTaskSteps; ++step) {
+    const Tensor real = random_tensor({7, 4}, fmt::format("real {}", step), DType::float32);
+    const Tensor made =
+        generator.forward_for_loss(random_tensor({7, 4}, fmt::format("noise {}", step), DType::float32));
+    backward(add(distance(discriminator.forward_for_loss(real), 1),
+                 distance(discriminator.forward_for_loss(made.detach()), 0)));
+    discriminator.step();
+    discriminator.zero_grad();
+    backward(distance(discriminator.forward_for_loss(made), 1));
+    discriminator.zero_grad();
+    generator.step();
+    generator.zero_grad();
+  }
+  NamedTensors parameters = generator.model().named_parameters();
+  for (const auto& [name, parameter] : discriminator.model().named_parameters()) {
+    parameters.emplace_back("discriminator." + name, parameter);
+  }
+  return parameters;
+}
+
+TEST(PipeForLoss, TrainsTwoPipesAgainstEachOther) {
+  const NamedTensors wanted = trained_against_each_other(1, 1);
+  expect_equal(wanted, trained_against_each_other(3, 2));
+  expect_equal(wanted, trained_against_each_other(2, 3));
 }
 
 TEST(PipeValues, SayWhatIsMissing) {
