@@ -87,10 +87,10 @@ class Pipe {
   void place(const PipeInput& example);
 
   /// Runs the forwards and backwards of a batch, and adds to the gradients those of the mean loss over the N samples,
-  /// which it returns. The targets are [N, …], on any device.
-  /// Stores the model's output [N, …] in `output`, unless it is null, on the device of the last stage. A batch with
-  /// fewer samples than micro-batches has one micro-batch per sample. Throws UsageError for tensors of other shapes or
-  /// types, and if zero_grad() was not called after the last step().
+  /// which it returns. The targets are [N, …], on any device. Stores the model's output [N, …] in `output`, unless it
+  /// is null, on the device of the last stage. A batch with fewer samples than micro-batches has one micro-batch per
+  /// sample. A parameter's gradient hook is called on its rank, after each micro-batch. Throws UsageError for tensors
+  /// of other shapes or types, and if zero_grad() was not called after the last step().
   double backward(const PipeInput& input, const Tensor& target, Tensor* output = nullptr);
   /// The optimizer's step, on the calling thread. The gradients of tied weights are added before.
   void step();
@@ -98,9 +98,9 @@ class Pipe {
   /// Trains on a batch: backward, step, zero_grad. Returns the mean loss.
   double train_step(const PipeInput& input, const Tensor& target);
 
-  /// Returns the model's output in training mode, [N, …], on the device of the last stage. Its backward runs
-  /// the pipeline's: it adds to the gradients of the parameters, and of the input `x` if x requires one. Until then
-  /// each rank keeps all micro-batches, as with GPipe. Several outputs may be in use at a time. Throws UsageError as
+  /// Returns the model's output in training mode, [N, …], on the device of the last stage. Its backward runs the
+  /// pipeline's: it adds to the gradients of the parameters, and of the input `x` if x requires one. Until then each
+  /// rank keeps all micro-batches, as with GPipe. Several outputs may be in use at a time. Throws UsageError as
   /// backward() does.
   Tensor forward_for_loss(const PipeInput& input);
   /// Returns the model's output in evaluation mode, on the CPU: [N, …].

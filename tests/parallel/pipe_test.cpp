@@ -90,6 +90,16 @@ TEST(PipeWithOwnLoss, AccumulatesTheGradientsOfSeveralBatches) {
   }
 }
 
+TEST(PipeWithOwnLoss, CallsGradientHooksForEachMicroBatch) {
+  const OwnTask task;
+  const auto model = task.make();
+  Pipe pipe = task.pipe(model, {.ranks = 2});
+  int calls = 0;  // by one rank
+  model->named_parameters()[0].second.set_gradient_hook([&](Tensor& leaf) { calls += leaf.grad().defined() ? 1 : 0; });
+  pipe.backward(task.x, task.target);
+  EXPECT_EQ(calls, task.chunks);
+}
+
 /// Trains with a loss outside of the pipe. Returns the gradient of the input in the last step.
 Tensor train_outside(const OwnTask& task, Pipe& pipe) {
   Tensor x = task.x.detach().set_requires_grad(true);
