@@ -313,8 +313,9 @@ std::vector<std::string> missing_algorithm_includes(const fs::path& root) {
 }
 
 std::vector<std::string> dead_links(const fs::path& root) {
-  // [text](target) and ![picture](target), without a "scheme:" and without the place on the page; not f[i](x).
-  const std::regex link(R"((?:^|[^\w])\[[^\]]+\]\(([^():# ]+)(#[^) ]*)?\))");
+  // [text](target) and ![picture](target), without a "scheme:" and without the place on the page; not f[i](x), and
+  // no lambda.
+  const std::regex link(R"((?:^|[^\w])\[[^\]]+\]\(([^():# &]+)(#[^) ]*)?\))");
   std::vector<std::string> pages = files(root, "docs", {".md"});
   for (const std::string& page : files(root, "chapters", {".md"})) {
     pages.push_back(page);

@@ -167,7 +167,7 @@ TEST_F(SourceRules, FindAnAlgorithmThatIsNotIncluded) {
 }
 
 TEST_F(SourceRules, FindADeadLink) {
-  write("README.md", "[x](nn/module.cpp) [y](https://a.b/c) [z](#usage) ![p](p.svg) `f[i](j)`\n");
+  write("README.md", "[x](nn/module.cpp) [y](https://a.b/c) [z](#usage) ![p](p.svg) `f[i](j)` `[i](Tensor&)`\n");
   write("docs/page.md", "[x](../nn/module.cpp#L3) and [y](nn/module.cpp)\n");
   EXPECT_EQ(dead_links(root_),
             (Lines{"docs/page.md:1: nn/module.cpp is not there", "README.md:1: p.svg is not there"}));
