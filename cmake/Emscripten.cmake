@@ -3,5 +3,3 @@ find_program(EM_CONFIG em-config REQUIRED)
 execute_process(COMMAND ${EM_CONFIG} EMSCRIPTEN_ROOT
   OUTPUT_VARIABLE root OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 include(${root}/cmake/Modules/Platform/Emscripten.cmake)
-# Debian's package of a linker that emscripten calls has its modules here.
-set(ENV{NODE_PATH} /usr/share/nodejs)

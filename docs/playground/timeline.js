@@ -1,6 +1,6 @@
 // The timeline: a row per rank, with messages as arrows, the lit actions, and a deadlock as a red circle.
 import { circleOf } from "./cause.js";
-import { F, OPERATIONS, RECV_B, RECV_F, SEND_B, SEND_F, STUCK, U } from "./library.js";
+import { F, OPERATIONS, RECV_B, RECV_F, STUCK, U } from "./library.js";
 import { FILLS, LIGHT_FILLS, RED, number, ticks } from "./painter.js";
 
 const MOST_ARROWS = 300;

@@ -94,6 +94,7 @@ def links_to_playground(text, name):
     """[text](../playground/page.html#state) opens that state, where there is a playground."""
     if not PLAYGROUND.exists():
         return text
+
     def opened(match):
         address = "../" * name.count("/") + PLAYGROUND.name + match["state"]
         return f'<a class="reference playground" title="in the playground" href="{escape(address)}">{match["text"]}</a>'
