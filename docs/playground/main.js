@@ -43,13 +43,15 @@ class Page {
   redraw(chosen = NOTHING) {
     const begin = performance.now();
     this.chosen = chosen;
+    this.width = element("timeline").clientWidth; // of all with an axis of time; asked before the page changes
     this.pinned = this.state.pinned ? this.library.run(stateOf(this.state.pinned)) : null;
     const result = this.library.run(this.state);
     if (result.rankBegin) {
       this.actions = new Actions(result);
       this.result = result;
     }
-    history.replaceState(null, "", `#${addressOf(this.state)}`);
+    clearTimeout(this.addressTimer); // the browser takes longer for it than for the picture
+    this.addressTimer = setTimeout(() => history.replaceState(null, "", `#${addressOf(this.state)}`), 0);
     showControls(element("controls"), this.library, this.state, this.result?.stages ?? 0);
     this.showVerdict(result);
     this.drawTimelines();
@@ -133,9 +135,8 @@ class Page {
     element("cause").textContent = this.chosen.text;
   }
   draw(id, actions, drawing, ...more) {
-    const canvas = element(id);
-    const layout = new Layout(actions.result, canvas.clientWidth, this.horizon);
-    drawing(new CanvasPainter(canvas, canvas.clientWidth, layout.height), actions, layout, themeOf(document.documentElement), ...more);
+    const layout = new Layout(actions.result, this.width, this.horizon);
+    drawing(new CanvasPainter(element(id), this.width, layout.height), actions, layout, themeOf(document.documentElement), ...more);
     return layout;
   }
 
@@ -154,15 +155,15 @@ class Page {
     if (!element("curve-card").hidden) this.later(() => this.drawIdleCurve(theme));
   }
   drawLinkRows(theme) {
-    const links = linksOf(this.actions, this.state);
-    const canvas = element("links");
     const takeTime = this.state.latency + this.state.transfer > 0;
-    canvas.hidden = !takeTime || links.length === 0;
-    element("links-note").textContent = links.length === 0 ? "One rank alone sends nothing." : takeTime ? "Dark: the link is busy; light: the message is on its way." : "Messages take no time yet: give them a latency or a transfer time to see when each link is busy.";
+    const links = takeTime ? linksOf(this.actions, this.state) : [];
+    const canvas = element("links");
+    canvas.hidden = links.length === 0;
+    element("links-note").textContent = this.result.rankCount === 1 ? "One rank alone sends nothing." : takeTime ? "Dark: the link is busy; light: the message is on its way." : "Messages take no time yet: give them a latency or a transfer time to see when each link is busy.";
     if (canvas.hidden) return;
     canvas.setAttribute("aria-label", `${links.length} links with ${links[0][1].length} messages on the first`);
-    const layout = new Layout(this.result, canvas.clientWidth, this.horizon);
-    drawLinks(new CanvasPainter(canvas, canvas.clientWidth, links.length * LINK_PITCH + 6), links, layout, theme);
+    const layout = new Layout(this.result, this.width, this.horizon);
+    drawLinks(new CanvasPainter(canvas, this.width, links.length * LINK_PITCH + 6), links, layout, theme);
   }
   drawIdleCurve(theme) {
     const points = microbatchesOfCurve(this.state.microbatches).map((m) => [m, this.library.idle(m)]);

@@ -70,7 +70,7 @@ function drawBars(painter, actions, layout, operation, chunks, view) {
   let [lastRight, lastRank] = [-1, -1];
   for (let i = 0; i < actions.count; ++i) {
     if (actions.operation(i) !== operation) continue;
-    const right = Math.ceil(2 * layout.x(actions.end(i))); // bars of less than half a pixel share one
+    const right = Math.ceil(layout.x(actions.end(i))); // bars of less than a pixel share one
     if (right === lastRight && actions.rankOf[i] === lastRank) continue;
     [lastRight, lastRank] = [right, actions.rankOf[i]];
     const shade = actions.version(i) >= 0 ? actions.version(i) : chunks[actions.stage(i)];
