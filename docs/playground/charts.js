@@ -49,18 +49,6 @@ export function linksOf(actions, state) {
   return [...links].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
 }
 
-// Returns the most messages that one rank sends to another.
-export function busiestLink(actions) {
-  const { rankCount, stageToRank } = actions.result;
-  const messages = new Int32Array(rankCount * rankCount);
-  for (let i = 0; i < actions.count; ++i) {
-    const operation = actions.operation(i);
-    if (operation !== RECV_F && operation !== RECV_B) continue;
-    ++messages[stageToRank[actions.stage(i) + (operation === RECV_F ? -1 : 1)] * rankCount + actions.rankOf[i]];
-  }
-  return messages.reduce((most, one) => Math.max(most, one), 0);
-}
-
 export const LINK_PITCH = 14;
 
 // When each link carries a message: dark while it is busy, light while the message still travels.

@@ -1,9 +1,10 @@
 // The page: one state, from which everything is drawn again after each change.
 import { Actions, chainOf, explainGap, lastAction, litBy } from "./cause.js";
-import { busiestLink, drawActivations, drawCurve, drawLinks, linksOf, LINK_PITCH, microbatchesOfCurve, waterfall } from "./charts.js";
+import { drawActivations, drawCurve, drawLinks, linksOf, LINK_PITCH, microbatchesOfCurve, waterfall } from "./charts.js";
 import { makeControls, showControls, TITLES } from "./controls.js";
 import { commandOf, save, svgOf } from "./files.js";
 import { LEGAL, Library } from "./library.js";
+import { numbersOf, peakOf, verdictOf } from "./numbers.js";
 import { CanvasPainter, number, percent, themeOf } from "./painter.js";
 import { addressOf, History, stateOf } from "./state.js";
 import { isMovable, moved, placeAt, placeOf, showProblems } from "./table.js";
@@ -82,40 +83,8 @@ class Page {
     element("reset").hidden = !this.state.table;
     for (const id of ["timeline", "details", "numbers"]) element(id).classList.toggle("stale", !result.rankBegin);
     for (const id of ["details", "numbers"]) element(id).hidden = Boolean(result.rankBegin) && result.status !== LEGAL;
-    element("verdict").textContent = this.verdict(result);
-    if (result.status === LEGAL) this.showNumbers(result);
-  }
-  verdict(result) {
-    if (result.status !== LEGAL) return result.rankBegin ? "This table cannot run to its end." : "This cannot run.";
-    const name = this.state.table ? "Your table" : TITLES[this.state.schedule];
-    const against = this.pinned?.status === LEGAL ? `; ${number(this.pinned.seconds / result.seconds, 3)} times as fast as the pinned one` : "";
-    const limit = this.overLimit(result).length > 0 ? `; over the memory limit on rank ${this.overLimit(result).join(", ")}` : "";
-    const work = this.state.schedule === "pipedream" ? `${this.state.microbatches} micro-batches take` : "a step takes";
-    return `${name} on ${result.rankCount} ranks: ${work} ${number(result.seconds)}, of which the ranks are idle ${percent(result.idle)}${against}${limit}.`;
-  }
-  peak(result, rank) { return (result.ranks[7 * rank] * result.rankCount) / result.stages; } // prettier-ignore
-  overLimit(result) {
-    const ranks = [...Array(result.rankCount).keys()];
-    return this.state.limit > 0 ? ranks.filter((rank) => this.peak(result, rank) > this.state.limit) : [];
-  }
-  showNumbers(result) {
-    const most = (values) => Math.max(0, ...values);
-    const numbersOf = (one) => {
-      const ranks = [...Array(one.rankCount).keys()];
-      const actions = one === result ? this.actions : new Actions(one);
-      return [
-        number(one.seconds), percent(one.idle), number(most(ranks.map((rank) => this.peak(one, rank))), 3),
-        String(busiestLink(actions)),
-        String(most(ranks.map((rank) => one.ranks[7 * rank + 2]))),
-      ]; // prettier-ignore
-    };
-    const names = ["step time", "idle share", "peak activations", "messages per link", "staleness"];
-    const mine = numbersOf(result);
-    const other = this.pinned?.status === LEGAL ? numbersOf(this.pinned) : null;
-    const isOver = this.overLimit(result).length > 0;
-    element("numbers").innerHTML = names
-      .map((name, i) => `<div class="${i === 2 && isOver ? "over" : ""}"><span>${name}</span><b>${mine[i]}</b>${other ? `<span>pinned: ${other[i]}</span>` : ""}</div>`)
-      .join("");
+    element("verdict").textContent = verdictOf(result, this.state, this.pinned);
+    if (result.status === LEGAL) element("numbers").innerHTML = numbersOf(this.actions, this.state, this.pinned);
   }
 
   drawTimelines() {
@@ -144,7 +113,7 @@ class Page {
     if (result.status !== LEGAL) return;
     const theme = themeOf(document.documentElement);
     this.draw("activations", this.actions, drawActivations, this.state.limit);
-    const peaks = Array.from({ length: result.rankCount }, (_, rank) => number(this.peak(result, rank), 3));
+    const peaks = Array.from({ length: result.rankCount }, (_, rank) => number(peakOf(result, rank), 3));
     element("activations").setAttribute("aria-label", `At most ${peaks.join(", ")} micro-batches, rank by rank`);
     this.drawLinkRows(theme);
     this.library.explain(result);
