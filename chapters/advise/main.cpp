@@ -26,7 +26,7 @@ void print_question(const AdviseOptions& options, const AdviceRequest& request, 
   fmt::print("{} with batches of {} on {} of {} ({} each), link {}: {} plans, {} simulated\n\n",
              options.profiles.empty() ? settings.training.model : options.profiles.front(),
              counted(request.batch_size, "sample"), counted(request.ranks, "rank"),
-             settings.world.modelled_device->name, gib_text(request.memory_limit), settings.world.link.text(),
+             settings.world.modelled_device->name, bytes_text(request.memory_limit), settings.world.link.text(),
              advice.candidates, advice.simulated);
 }
 

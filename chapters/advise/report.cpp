@@ -98,7 +98,7 @@ std::string why_text(const AdviceRequest& request, const Advice& advice) {
   AdviceRequest more = request;
   more.ranks *= 2;
   text += "What would bring more\n";
-  text += with_change(larger, best, "one more GiB per rank");
+  text += advice.too_large > 0 ? with_change(larger, best, "one more GiB per rank") : "";
   text += with_change(faster, best, "links twice as fast");
   return text + with_change(more, best, fmt::format("{} ranks", more.ranks));
 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "core/base/throw_if.h"
+#include "core/base/units.h"
 #include "parallel/advise/stage_seconds.h"
 
 namespace stagecoach {
@@ -69,12 +69,13 @@ class Search {
     }
     const double least = least_bytes(evaluator_.costs(candidate), candidate, request_.optimizer_bytes_per_weight_byte);
     if (request_.memory_limit > 0 && least > request_.memory_limit) {
+      ++advice_.too_large;
       if (too_large_.empty() || least <= too_large_.front().first) {
         too_large_.insert(too_large_.begin(), {least, candidate});
       }
       return reject(candidate, fmt::format("a rank needs at least {} for weights, gradients and the optimizer's state, "
                                            "the limit is {}",
-                                           gib_text(least), gib_text(request_.memory_limit)));
+                                           bytes_text(least), bytes_text(request_.memory_limit)));
     }
     try {
       evaluate(candidate);
@@ -101,10 +102,11 @@ class Search {
     Evaluated evaluated = evaluator_.memory(candidate);
     const double needed = evaluated.worst().total();
     if (request_.memory_limit > 0 && needed > request_.memory_limit) {
+      ++advice_.too_large;
       note_nearest(evaluated);
       return reject(candidate,
                     fmt::format("rank {} needs {}, the limit is {}", &evaluated.worst() - evaluated.memory.data(),
-                                gib_text(needed), gib_text(request_.memory_limit)));
+                                bytes_text(needed), bytes_text(request_.memory_limit)));
     }
     evaluator_.add_times(evaluated);
     ++advice_.simulated;
@@ -166,7 +168,7 @@ class Search {
     throw_if<UsageError>(!nearest_ && !advice_.rejected.empty(), "no plan is possible: {}: {}",
                          to_string(advice_.rejected.front().candidate), advice_.rejected.front().reason);
     throw UsageError(fmt::format("no plan fits into {} per rank: the nearest needs {}: {}",
-                                 gib_text(request_.memory_limit), gib_text(nearest_->worst().total()),
+                                 bytes_text(request_.memory_limit), bytes_text(nearest_->worst().total()),
                                  to_string(nearest_->candidate)));
   }
 
@@ -197,7 +199,9 @@ class Search {
 
 }  // namespace
 
-std::string gib_text(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
+std::string bytes_text(double bytes) {
+  return bytes < 1024 * kMiB ? fmt::format("{:.1f} MiB", bytes / kMiB) : fmt::format("{:.1f} GiB", bytes / kMiB / 1024);
+}
 
 Advice advise(const AdviceRequest& request, int count, Prune prune) { return Search(request, count, prune).run(); }
 

@@ -30,6 +30,7 @@ struct Advice {
   std::vector<Rejected> rejected = {};
   int candidates = 0;  ///< in all
   int simulated = 0;   ///< of them
+  int too_large = 0;   ///< of them: more than the limit of memory
 };
 
 enum class Prune { no, yes };
@@ -38,7 +39,7 @@ enum class Prune { no, yes };
 /// Throws UsageError if no candidate is within the limit: the error names the one that needs least memory.
 Advice advise(const AdviceRequest& request, int count = 10, Prune prune = Prune::yes);
 
-/// Returns "83.1 GiB".
-std::string gib_text(double bytes);
+/// Returns "83.1 GiB", or "1.5 MiB" for less than a GiB.
+std::string bytes_text(double bytes);
 
 }  // namespace stagecoach

@@ -17,7 +17,7 @@ struct StageSeconds {
   double accumulate = 0;         ///< in all backwards of a step but the first
   double copy = 0;               ///< in the first: of the gradients into buckets
   double update = 0;             ///< once per step
-  double update_once = 0;        ///< besides, however many stages a rank has
+  double update_once = 0;        ///< besides, of the whole rank
   double exchange_forward = 0;   ///< of `forward`: the exchanges with the tensor-parallel group
   double exchange_backward = 0;  ///< of `backward_input`
 };

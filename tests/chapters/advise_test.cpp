@@ -1,0 +1,119 @@
+// The program advise: predictions against runs on the modelled clock, plans against --explain, and bad questions.
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <sstream>
+
+#include "core/base/parse_json.h"
+#include "core/base/text_file.h"
+#include "tests/chapters/program.h"
+
+namespace stagecoach::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Flags = std::vector<std::string>;
+
+class AdviseProgram : public ProgramTest {
+ protected:
+  Outcome advise(const Flags& flags) { return run(program_path("advise"), flags); }
+  /// A profile of two layers, with this in the first one.
+  void write_profile(const std::string& cost) {
+    const std::string rest =
+        R"("backward_input_seconds": 0.001, "backward_weight_seconds": 0.001, "kept_bytes": 1048576, "freed_bytes": 0,
+           "output_bytes": 65536, "parameter_bytes": 4194304, "workspace_bytes": 0})";
+    write_text(folder() / "mine.json",
+               R"({"model": "mine", "device": "cuda", "microbatch": 8, "layers": [{"name": "a", )" + cost + ", " +
+                   rest + R"(, {"name": "b", "forward_seconds": 0.001, )" + rest + "]}");
+  }
+};
+
+const Flags kSmall{"--model", "vit",   "--depth",      "2",  "--width",        "64",  "--heads", "2",
+                   "--link",  "pcie4", "--batch-size", "16", "--device-model", "h100"};
+
+Flags with(Flags flags, const Flags& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+/// Returns by how many percent predictions differ from runs, one number per plan.
+std::vector<double> differences(const std::string& text) {
+  std::vector<double> found;
+  std::istringstream lines(text.substr(text.find("run on the modelled clock")));
+  for (std::string line; std::getline(lines, line);) {
+    if (const auto end = line.find('%'); end != std::string::npos) {
+      found.push_back(std::stod(line.substr(end - 8, 8)));
+    }
+  }
+  return found;
+}
+
+TEST_F(AdviseProgram, PredictsWhatRunsTake) {
+  for (const Flags& mesh : {Flags{"--dp", "1", "--tp", "1"}, {"--pp", "1", "--tp", "1", "--recompute", "false"}}) {
+    const Outcome outcome = advise(with(with(kSmall, mesh), {"--ranks", "2", "--top", "4", "--verify", "4"}));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const std::vector<double> percent = differences(outcome.out);
+    EXPECT_FALSE(percent.empty()) << outcome.out;
+    for (const double difference : percent) {
+      EXPECT_NEAR(difference, 0, 0.1) << outcome.out;
+    }
+  }
+}
+
+TEST_F(AdviseProgram, PlansAreThoseOfExplain) {
+  const Outcome outcome = advise(with(kSmall, {"--ranks", "4", "--dp", "1", "--pp", "2", "--tp", "2", "--microbatches",
+                                               "4", "--schedules", "1f1b", "--json"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json plan = parse_json<Json>(outcome.out, "advise").at(0);
+  std::string split;
+  for (const int layers : plan.at("split")) {
+    split += (split.empty() ? "" : ",") + std::to_string(layers);
+  }
+  const Outcome explained =
+      run(kCh08, with(kSmall, {"--mesh", "dp=1,pp=2,tp=2", "--microbatches", "4", "--schedule", "1f1b", "--split",
+                               split, "--clock", "modelled", "--explain", "--out", "plan"}));
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  const Json expected = parse_json<Json>(read_text(folder() / "plan/prediction.json", ""), "prediction.json");
+  const double seconds = expected.at("step_seconds");
+  EXPECT_NEAR(plan.at("step_seconds").get<double>(), seconds, 1e-3 * seconds);
+  EXPECT_EQ(plan.at("link_bytes"), expected.at("link_bytes"));
+}
+
+TEST_F(AdviseProgram, PlansTheLayersOfAProfile) {
+  write_profile("\"forward_seconds\": 0.001");
+  const Outcome outcome = advise({"--profile", "mine.json", "--batch-size", "16", "--ranks", "2", "--csv"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.substr(0, outcome.out.find('\n')),
+            "schedule,split,dp,pp,tp,microbatches,chunks,recompute,step_seconds,speed_up,idle,memory_bytes,"
+            "headroom_bytes,link_bytes,samples_per_second,staleness");
+}
+
+TEST_F(AdviseProgram, RefusesABadProfile) {
+  for (const auto& [cost, complaint] : {std::pair{"\"forward_seconds\": -1", "forward_seconds"},
+                                        {"\"forward_seconds\": 1e9", "forward_seconds"},
+                                        {"\"forward\": 1", "forward"}}) {
+    write_profile(cost);
+    const Outcome outcome = advise({"--profile", "mine.json", "--batch-size", "16", "--ranks", "2"});
+    EXPECT_EQ(outcome.exit_code, 3) << cost;
+    EXPECT_NE(outcome.err.find(complaint), std::string::npos) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+}
+
+TEST_F(AdviseProgram, RefusesWhatCannotBe) {
+  const std::pair<Flags, std::string> questions[] = {
+      {{"--memory-limit", "100KiB"}, "no plan fits into 0.1 MiB per rank: the nearest needs"},
+      {{"--memory-limit", "none"}, "--memory-limit: expected a number of bytes"},
+      {{"--pp", "3"}, "no mesh of 4 ranks has the fixed sizes"},
+      {{"--schedules", "fastest"}, "--schedules"},
+      {{"--microbatches", "7"}, "no candidate has 7 micro-batches of equal size"}};
+  for (const auto& [flags, complaint] : questions) {
+    const Outcome outcome = advise(with(with(kSmall, {"--ranks", "4"}), flags));
+    EXPECT_EQ(outcome.exit_code, 2) << flags.front();
+    EXPECT_NE(outcome.err.find(complaint), std::string::npos) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach::test
