@@ -41,11 +41,11 @@ void DistributedContext::record_next() {
 }
 
 std::uint64_t DistributedContext::record(const RRef& output, const std::vector<rpc::Argument>& arguments) {
-  constexpr std::size_t kMaxArguments = 64;  // with gradients: bits of the result
+  constexpr std::size_t kMaxArguments = 64;  // bits of the result
   std::uint64_t needs_grad = 0;
   std::vector<Input> inputs;
   std::set<int> producers;
-  for (std::size_t i = 0; i < std::min(arguments.size(), kMaxArguments); ++i) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
     Input input;
     if (const auto* reference = std::get_if<RRef>(&arguments[i])) {
       const auto found = call_of_.find(reference->id());
@@ -54,6 +54,9 @@ std::uint64_t DistributedContext::record(const RRef& output, const std::vector<r
       input.of_master = tensor->requires_grad() ? *tensor : Tensor();
     }
     if (input.producer >= 0 || input.of_master.defined()) {
+      STAGECOACH_CHECK(i < kMaxArguments,
+                       "recorded call: expected gradients of the first {} arguments only, got one of {}", kMaxArguments,
+                       i + 1);
       needs_grad |= std::uint64_t{1} << i;
       inputs.push_back(input);
     }

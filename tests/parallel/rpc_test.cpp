@@ -443,6 +443,28 @@ TEST(RpcCalls, ReturnWhatWasThereThen) {
   });
 }
 
+TEST(RpcMessages, ThatAreCutOrDamagedAreRefused) {
+  const rpc::Command command{.task = rpc::Task::call,
+                             .result = 1 << 20,
+                             .name = "sum",
+                             .arguments = {Tensor::zeros({2, 3}), std::int64_t{7}, rpc::Reference{3}}};
+  const std::vector<std::uint8_t> whole = rpc::pack({command}).bytes;
+  const auto unpacked = [](const std::vector<std::uint8_t>& bytes) {
+    return rpc::unpack_commands({Device{}, bytes, [](const Shape&, DType) { return Tensor(); }});
+  };
+  EXPECT_EQ(rpc::pack(unpacked(whole)).bytes, whole);
+  for (std::size_t length = 1; length < whole.size(); ++length) {
+    EXPECT_TRUE(fails_with<Error>({"more bytes of a message"}, [&] {
+      unpacked({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)});
+    })) << length;
+  }
+  EXPECT_TRUE(fails_with<Error>({"expected a byte of a message from 0 to"}, [&] { unpacked({255}); }));
+  const std::vector<std::uint8_t> long_text{4, 0xff, 0xff, 0xff, 0xff, 0x0f};  // 4 GiB, of which nothing follows
+  EXPECT_TRUE(fails_with<Error>({"expected 4294967295 more bytes"}, [&] {
+    rpc::unpack_value({Device{}, long_text, [](const Shape&, DType) { return Tensor(); }});
+  }));
+}
+
 TEST(RpcFailures, OfTheMasterEndTheWorkers) {
   STAGECOACH_NEEDS_THREADS();
   EXPECT_TRUE(fails_with<Error>({"rank 0: the master has failed"},
