@@ -86,9 +86,9 @@ Tensor log_softmax(const Tensor& x);
 Tensor attention(const Tensor& qkv, std::int64_t heads, AttentionMask mask = AttentionMask::none);
 
 enum class Reduction { mean, sum };
-/// Returns the mean or the sum over n of -log softmax(logits)[n, labels[n]]: logits [N, C], labels [N] int32 in 0 …
-/// C-1. Micro-batches use the sum and divide by the size of the whole batch, so that micro-batches of unequal size are
-/// weighted correctly. The sum over no samples is 0.
+/// Returns the mean or the sum over the samples n of -log softmax(logits)[n, labels[n]]: logits [N, C], labels [N]
+/// int32 in 0 … C-1; or [N, …, C] and [N, …]: of its mean over a sample's labels. Micro-batches use the sum and divide
+/// by the size of the whole batch, which weights unequal micro-batches correctly. The sum over no samples is 0.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction = Reduction::mean);
 /// Returns the mean or the sum of (a - b)^2 over all elements.
 Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction = Reduction::mean);
@@ -120,8 +120,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 
 /// Converts images [N, 3, H, W] from uint8 to float32, scaled to 0 … 1 and normalised. No gradient.
 Tensor normalize(const Tensor& images, const Normalization& normalization = {});
-/// Adds to `count` ([] int32) the number of correct predictions: rows of logits [N, C] whose largest value is at the
-/// label, or classes [N] int32 that equal the label. No gradient.
+/// Adds to `count` ([] int32) the number of correct predictions: rows of logits [N, …, C] whose largest value is at the
+/// label [N, …], or classes [N, …] int32 that equal the label. No gradient.
 void count_correct(const Tensor& predictions, const Tensor& labels, Tensor& count);
 /// Computes sum ([] float64) += x ([]). No gradient. Accumulates losses on their device, without waiting for it.
 void accumulate(const Tensor& x, Tensor& sum);

@@ -1,12 +1,12 @@
 #include "nn/layer_factory.h"
 
-#include "nn/layers.h"
 #include "nn/transformer.h"
 
 namespace stagecoach {
 
-std::shared_ptr<Module> LayerFactory::linear(std::int64_t inputs, std::int64_t outputs, Cut, int, double gain) const {
-  return std::make_shared<Linear>(inputs, outputs, Bias::yes, gain);
+std::shared_ptr<Module> LayerFactory::make_linear(std::int64_t inputs, std::int64_t outputs, Cut, int,
+                                                  const LinearInit& init) const {
+  return std::make_shared<Linear>(inputs, outputs, init);
 }
 
 std::shared_ptr<Module> LayerFactory::conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut,

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "core/ops.h"
+#include "nn/layers.h"
 #include "nn/module.h"
 
 namespace stagecoach {
@@ -22,16 +24,20 @@ class LayerFactory {
   virtual ~LayerFactory() = default;
 
   /// Returns a linear layer (see Linear). The outputs may be several `sections` side by side, such as queries, keys and
-  /// values: each rank then has a slice of each.
-  virtual std::shared_ptr<Module> linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections = 1,
-                                         double gain = 1) const;
+  /// values: each rank then has a slice of each. Without `init` it begins as PyTorch's.
+  std::shared_ptr<Module> linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections = 1,
+                                 const std::optional<LinearInit>& init = {}) const {
+    return make_linear(inputs, outputs, cut, sections, init.value_or(LinearInit::fan_in(inputs)));
+  }
   /// Returns a convolution with a bias (see Conv2d).
   virtual std::shared_ptr<Module> conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut cut,
                                          const Conv2dSettings& settings = {}) const;
   /// Returns the last layer of a classifier, a linear one: cut by classes, where the ranks then have slices of the
   /// logits, if this factory does so (cuts_classes); otherwise cut as `otherwise` says.
-  std::shared_ptr<Module> classifier(std::int64_t inputs, std::int64_t classes, Cut otherwise) const {
-    return cuts_classes() ? linear_by_classes(inputs, classes) : linear(inputs, classes, otherwise);
+  std::shared_ptr<Module> classifier(std::int64_t inputs, std::int64_t classes, Cut otherwise,
+                                     const std::optional<LinearInit>& init = {}) const {
+    return cuts_classes() ? make_linear_by_classes(inputs, classes, init.value_or(LinearInit::fan_in(inputs)))
+                          : linear(inputs, classes, otherwise, 1, init);
   }
   /// Returns whether the last layer is cut by classes. It then needs whole inputs: the layer before it is not the first
   /// of a pair. The loss is that of class_parallel_loss.h.
@@ -47,8 +53,11 @@ class LayerFactory {
   virtual std::shared_ptr<Module> token_mean() const;
 
  private:
-  virtual std::shared_ptr<Module> linear_by_classes(std::int64_t inputs, std::int64_t classes) const {
-    return linear(inputs, classes, Cut::outputs);
+  virtual std::shared_ptr<Module> make_linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections,
+                                              const LinearInit& init) const;
+  virtual std::shared_ptr<Module> make_linear_by_classes(std::int64_t inputs, std::int64_t classes,
+                                                         const LinearInit& init) const {
+    return make_linear(inputs, classes, Cut::outputs, 1, init);
   }
 };
 

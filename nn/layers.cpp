@@ -21,12 +21,12 @@ Init fan_in_init(std::int64_t fan_in, double gain) {
   return Init::uniform(gain / std::sqrt(static_cast<double>(fan_in)));
 }
 
-Linear::Linear(std::int64_t inputs, std::int64_t outputs, Bias bias, double gain) : bias_(bias) {
+Linear::Linear(std::int64_t inputs, std::int64_t outputs, const LinearInit& init, Bias bias) : bias_(bias) {
   STAGECOACH_CHECK(inputs > 0 && outputs > 0, "linear layer: expected positive sizes, got {} inputs and {} outputs",
                    inputs, outputs);
-  add_parameter("weight", {outputs, inputs}, fan_in_init(inputs, gain));
+  add_parameter("weight", {outputs, inputs}, init.weight);
   if (bias_ == Bias::yes) {
-    add_parameter("bias", {outputs}, fan_in_init(inputs));
+    add_parameter("bias", {outputs}, init.bias);
   }
 }
 

@@ -21,11 +21,23 @@ enum class Bias { yes, no };
 /// Kaiming initialisation with a = sqrt(5)).
 Init fan_in_init(std::int64_t fan_in, double gain = 1);
 
-/// x weight^T + bias: […, inputs] to […, outputs]. Initial values are uniform within ±1 / sqrt(inputs); those of the
-/// weight are multiplied by `gain`.
+/// The rules for the first weights and biases of a linear layer.
+struct LinearInit {
+  Init weight;
+  Init bias;
+
+  /// PyTorch's default, with weights multiplied by `gain`.
+  static LinearInit fan_in(std::int64_t inputs, double gain = 1) {
+    return {fan_in_init(inputs, gain), fan_in_init(inputs)};
+  }
+};
+
+/// x weight^T + bias: […, inputs] to […, outputs].
 class Linear final : public Module {
  public:
-  Linear(std::int64_t inputs, std::int64_t outputs, Bias bias = Bias::yes, double gain = 1);
+  Linear(std::int64_t inputs, std::int64_t outputs, Bias bias = Bias::yes)
+      : Linear(inputs, outputs, LinearInit::fan_in(inputs), bias) {}
+  Linear(std::int64_t inputs, std::int64_t outputs, const LinearInit& init, Bias bias = Bias::yes);
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 

@@ -11,8 +11,8 @@
 
 namespace stagecoach {
 
-/// Returns the cross-entropy of all logits [N, C] and labels [N] int32, summed over the samples. Stores the logits in
-/// `predictions`, unless it is null.
+/// Returns the cross-entropy of all logits [N, …, C] and labels [N, …] int32, summed over the samples. Stores the
+/// logits in `predictions`, unless it is null.
 inline Tensor loss_of_whole_logits(const Tensor& logits, const Tensor& labels, Tensor* predictions) {
   if (predictions != nullptr) {
     *predictions = logits.detach();

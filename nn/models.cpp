@@ -108,7 +108,7 @@ Model make_vit(const ModelSettings& settings) {
   throw_if<UsageError>(settings.image_size < kPatch || settings.image_size % kPatch != 0,
                        "model vit: expected an image size that is a multiple of {}, got {}", kPatch,
                        settings.image_size);
-  const auto& [depth, width, heads] = settings.sizes;
+  const auto& [depth, width, heads, context] = settings.sizes;
   auto model = std::make_shared<Sequential>();
   const LayerFactory& layers = *settings.layers;
   model->add("patch_embed", layers.patch_embedding(settings.image_size, kPatch, width));  // [N, T, width]
@@ -121,11 +121,36 @@ Model make_vit(const ModelSettings& settings) {
   return model;
 }
 
+/// Returns the rule for first weights of GPT-2 (OpenAI's code, and nanoGPT's).
+LinearInit gpt2_init(double deviation) { return {Init::normal(deviation), Init::constant(0)}; }
+
+Model make_gpt(const ModelSettings& settings) {
+  constexpr double kDeviation = 0.02;
+  const auto& [depth, width, heads, context] = settings.sizes;
+  const LayerFactory& layers = *settings.layers;
+  const auto dropout = [&](const std::string& name) { return DropoutSettings{settings.dropout, settings.seed, name}; };
+  auto model = std::make_shared<Sequential>();
+  add<TokenEmbedding>(model, "transformer", settings.classes, context, width, dropout("transformer"));
+  for (std::int64_t block = 0; block < depth; ++block) {
+    const std::string name = fmt::format("transformer.h.{}", block);
+    const BlockSettings block_settings{
+        .mask = AttentionMask::causal,
+        .names = {"ln_1", "ln_2", "c_attn", "c_proj", "c_fc", "c_proj"},
+        .init = gpt2_init(kDeviation),
+        .residual_init = gpt2_init(kDeviation / std::sqrt(2.0 * static_cast<double>(depth))),
+        .dropout = dropout(name)};
+    add<TransformerBlock>(model, name, width, heads, layers, block_settings);
+  }
+  model->add("transformer.ln_f", layers.token_norm(width));
+  model->add("lm_head", layers.classifier(width, settings.classes, Cut::none, gpt2_init(kDeviation)));
+  return model;
+}
+
 /// Adds a linear layer with relu. Its first weights keep the size of the activations (He et al., "Delving deep into
 /// rectifiers", 2015): many layers with the default ones would shrink it to nothing.
 void add_linear_relu(const Model& layer, const LayerFactory& layers, std::int64_t inputs, std::int64_t outputs,
                      Cut cut) {
-  layer->add("fc", layers.linear(inputs, outputs, cut, 1, std::sqrt(6.0)));
+  layer->add("fc", layers.linear(inputs, outputs, cut, 1, LinearInit::fan_in(inputs, std::sqrt(6.0))));
   add<ReLU>(layer, "relu");
 }
 
@@ -172,6 +197,7 @@ constexpr ModelEntry kModels[] = {
     {"resnet50", make_resnet50, 64},
     {"vit", make_vit, 32, true, {.depth = 8, .width = 64, .heads = 4}},
     {"mlp", make_mlp, 32, true, {.depth = 8, .width = 256}},
+    {"gpt", make_gpt, 0, true, {.depth = 4, .width = 64, .heads = 4, .context = 64}},
 };
 // clang-format on
 
@@ -195,8 +221,8 @@ std::vector<std::string> names_of_models_to_cut() {
 
 ModelSizes with_defaults(const ModelSizes& sizes, const ModelSizes& defaults) {
   const auto chosen = [](std::int64_t size, std::int64_t fallback) { return size == 0 ? fallback : size; };
-  return {chosen(sizes.depth, defaults.depth), chosen(sizes.width, defaults.width),
-          chosen(sizes.heads, defaults.heads)};
+  return {chosen(sizes.depth, defaults.depth), chosen(sizes.width, defaults.width), chosen(sizes.heads, defaults.heads),
+          chosen(sizes.context, defaults.context)};
 }
 
 }  // namespace
@@ -212,6 +238,9 @@ std::vector<std::string> model_names() {
 Model make_model(const std::string& name, const ModelSettings& settings) {
   const ModelEntry& entry = find(name);
   throw_if<UsageError>(settings.classes < 1, "model {}: expected at least one class, got {}", name, settings.classes);
+  throw_if<UsageError>(settings.dropout != 0 && name != "gpt",
+                       "model {}: expected no `dropout`, which only gpt has, got {}; leave out `dropout`", name,
+                       settings.dropout);
   require_sizes(name, settings.sizes);
   ModelSettings filled = settings;
   filled.sizes = with_defaults(settings.sizes, entry.sizes);
@@ -239,7 +268,8 @@ void require_sizes(const std::string& name, const ModelSizes& sizes) {
   const ModelSizes defaults = default_sizes(name);
   for (const auto& [what, size, known] : {std::tuple("depth", sizes.depth, defaults.depth),
                                           {"width", sizes.width, defaults.width},
-                                          {"heads", sizes.heads, defaults.heads}}) {
+                                          {"heads", sizes.heads, defaults.heads},
+                                          {"context", sizes.context, defaults.context}}) {
     throw_if<UsageError>(size < 0, "model {}: expected a positive {}, got {}", name, what, size);
     throw_if<UsageError>(size != 0 && known == 0,
                          "model {0}: expected no `{1}`, got {2}; leave out `{1}`, or use another model", name, what,

@@ -4,10 +4,15 @@
 
 #include "core/ops.h"
 #include "core/ops/output_shapes.h"
-#include "nn/layers.h"
 
 namespace stagecoach {
 namespace {
+
+constexpr double kGpt2Deviation = 0.02;
+
+std::shared_ptr<Module> make_dropout(const DropoutSettings& settings, const char* part) {
+  return std::make_shared<Dropout>(settings.probability, settings.seed, settings.name + part);
+}
 
 /// [N, C, H, W] to [N, C, H W].
 Shape joined_planes(const Shape& x) { return {x[0], x[1], x[2] * x[3]}; }
@@ -30,14 +35,30 @@ Shape PatchEmbedding::output_shape(const Shape& input) const {
   return add_broadcast_shape(transpose_shape(joined_planes(proj_->output_shape(input))), own_shape("pos_embed"));
 }
 
+TokenEmbedding::TokenEmbedding(std::int64_t vocabulary, std::int64_t context, std::int64_t width,
+                               const DropoutSettings& dropout)
+    : dropout_(make_dropout(dropout, "")) {
+  add_parameter("wte.weight", Shape{vocabulary, width}, Init::normal(kGpt2Deviation));
+  add_parameter("wpe.weight", Shape{context, width}, Init::normal(kGpt2Deviation));
+  add_child("drop", dropout_);
+}
+
+Tensor TokenEmbedding::forward(const Tensor& tokens) {
+  return dropout_->forward(add_broadcast(embedding(tokens, own("wte.weight")), own("wpe.weight")));
+}
+
+Shape TokenEmbedding::output_shape(const Shape& input) const {
+  return add_broadcast_shape(embedding_shape(input, own_shape("wte.weight")), own_shape("wpe.weight"));
+}
+
 MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers,
-                                       AttentionMask mask)
+                                       const BlockSettings& settings)
     : heads_(layers.heads(heads)),
-      mask_(mask),
-      qkv_(layers.linear(width, 3 * width, Cut::outputs, 3)),
-      proj_(layers.linear(width, width, Cut::inputs)) {
-  add_child("qkv", qkv_);
-  add_child("proj", proj_);
+      mask_(settings.mask),
+      qkv_(layers.linear(width, 3 * width, Cut::outputs, 3, settings.init)),
+      proj_(layers.linear(width, width, Cut::inputs, 1, settings.residual_init)) {
+  add_child(settings.names.qkv, qkv_);
+  add_child(settings.names.attn_proj, proj_);
 }
 
 Tensor MultiHeadAttention::forward(const Tensor& x) {
@@ -48,13 +69,14 @@ Shape MultiHeadAttention::output_shape(const Shape& input) const {
   return proj_->output_shape(attention_shape(qkv_->output_shape(input), heads_));
 }
 
-Perceptron::Perceptron(std::int64_t width, std::int64_t hidden, const LayerFactory& layers)
-    : fc1_(layers.linear(width, hidden, Cut::outputs)),
+Perceptron::Perceptron(std::int64_t width, std::int64_t hidden, const LayerFactory& layers,
+                       const BlockSettings& settings)
+    : fc1_(layers.linear(width, hidden, Cut::outputs, 1, settings.init)),
       gelu_(std::make_shared<GELU>(GeluForm::tanh)),
-      fc2_(layers.linear(hidden, width, Cut::inputs)) {
-  add_child("fc1", fc1_);
+      fc2_(layers.linear(hidden, width, Cut::inputs, 1, settings.residual_init)) {
+  add_child(settings.names.fc1, fc1_);
   add_child("gelu", gelu_);
-  add_child("fc2", fc2_);
+  add_child(settings.names.fc2, fc2_);
 }
 
 Tensor Perceptron::forward(const Tensor& x) { return fc2_->forward(gelu_->forward(fc1_->forward(x))); }
@@ -64,20 +86,24 @@ Shape Perceptron::output_shape(const Shape& input) const {
 }
 
 TransformerBlock::TransformerBlock(std::int64_t width, std::int64_t heads, const LayerFactory& layers,
-                                   AttentionMask mask)
+                                   const BlockSettings& settings)
     : norm1_(layers.token_norm(width)),
-      attn_(std::make_shared<MultiHeadAttention>(width, heads, layers, mask)),
+      attn_(std::make_shared<MultiHeadAttention>(width, heads, layers, settings)),
+      dropout1_(make_dropout(settings.dropout, ".attn")),
       norm2_(layers.token_norm(width)),
-      mlp_(std::make_shared<Perceptron>(width, kExpansion * width, layers)) {
-  add_child("norm1", norm1_);
+      mlp_(std::make_shared<Perceptron>(width, kExpansion * width, layers, settings)),
+      dropout2_(make_dropout(settings.dropout, ".mlp")) {
+  add_child(settings.names.norm1, norm1_);
   add_child("attn", attn_);
-  add_child("norm2", norm2_);
+  add_child("attn_dropout", dropout1_);
+  add_child(settings.names.norm2, norm2_);
   add_child("mlp", mlp_);
+  add_child("mlp_dropout", dropout2_);
 }
 
 Tensor TransformerBlock::forward(const Tensor& x) {
-  const Tensor y = add(x, attn_->forward(norm1_->forward(x)));
-  return add(y, mlp_->forward(norm2_->forward(y)));
+  const Tensor y = add(x, dropout1_->forward(attn_->forward(norm1_->forward(x))));
+  return add(y, dropout2_->forward(mlp_->forward(norm2_->forward(y))));
 }
 
 Shape TransformerBlock::output_shape(const Shape& input) const {

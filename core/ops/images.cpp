@@ -14,18 +14,17 @@ Tensor normalize(const Tensor& images, const Normalization& normalization) {
 
 void count_correct(const Tensor& predictions, const Tensor& labels, Tensor& count) {
   const Span span("count_correct", "forward");
-  const bool are_classes = predictions.dims() == 1 && predictions.dtype() == DType::int32;
-  STAGECOACH_CHECK(
-      (predictions.dims() == 2 || are_classes) && labels.shape() == Shape{predictions.size(0)} && count.numel() == 1,
-      "count_correct: expected logits [N, C] or int32 classes [N], labels [N] and count [], got {}, {} "
-      "and {}",
-      describe(predictions), describe(labels), describe(count));
-  STAGECOACH_CHECK(labels.device() == predictions.device() && count.device() == predictions.device() &&
-                       labels.dtype() == DType::int32 && count.dtype() == DType::int32,
-                   "count_correct: expected int32 labels and count on the device of the predictions, got {}, {} and {}",
-                   describe(labels), describe(count), describe(predictions));
+  const bool are_classes = predictions.dtype() == DType::int32 && predictions.shape() == labels.shape();
+  STAGECOACH_CHECK(count.numel() == 1 && count.dtype() == DType::int32 && count.device() == predictions.device(),
+                   "count_correct: expected an int32 count [] on the device of the predictions, got {} and {}",
+                   describe(count), describe(predictions));
   const Kernels& on = kernels(predictions.device());
-  are_classes ? on.count_equal(predictions, labels, count) : on.count_correct(predictions, labels, count);
+  if (are_classes) {
+    check_matches("count_correct", predictions, labels);
+    on.count_equal(predictions, labels, count);
+  } else {
+    on.count_correct(as_rows(predictions), labels_of_rows("count_correct", predictions, labels), count);
+  }
 }
 
 }  // namespace stagecoach

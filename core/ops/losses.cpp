@@ -4,10 +4,11 @@
 namespace stagecoach {
 namespace {
 
-/// Returns the factor by which each term of a loss is multiplied.
-double factor_of(const char* loss, const Tensor& x, std::int64_t terms, Reduction reduction) {
+/// Returns the factor by which each of `terms` terms of a loss is multiplied; a sum counts the mean of `per_sample`.
+double factor_of(const char* loss, const Tensor& x, std::int64_t terms, Reduction reduction,
+                 std::int64_t per_sample = 1) {
   if (reduction == Reduction::sum) {
-    return 1;
+    return 1 / static_cast<double>(per_sample);
   }
   STAGECOACH_CHECK(terms > 0, "{}: expected at least one sample for a mean, got {}; use Reduction::sum", loss,
                    describe(x));
@@ -23,7 +24,8 @@ class CrossEntropyNode final : public Node {
   }
   Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
     Tensor grad_logits = empty_like(grad, saved("probabilities").shape());
-    kernels(grad.device()).cross_entropy_grad(grad, saved("probabilities"), saved("labels"), factor_, grad_logits);
+    Tensor rows = as_rows(grad_logits);
+    kernels(grad.device()).cross_entropy_grad(grad, as_rows(saved("probabilities")), saved("labels"), factor_, rows);
     return {grad_logits};
   }
 
@@ -59,17 +61,13 @@ class SquaredErrorNode final : public Node {
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction) {
   const Span span("cross_entropy", "forward");
-  STAGECOACH_CHECK(logits.dims() == 2 && labels.dims() == 1 && logits.size(0) == labels.size(0) && logits.size(1) > 0,
-                   "cross_entropy: expected logits [N, C] and labels [N], got {} and {}", describe(logits),
-                   describe(labels));
-  STAGECOACH_CHECK(labels.dtype() == DType::int32 && labels.device() == logits.device(),
-                   "cross_entropy: expected int32 labels on the device of the logits, got {} and {}", describe(labels),
-                   describe(logits));
-  const double factor = factor_of("cross_entropy", logits, logits.size(0), reduction);
+  const Tensor row_labels = labels_of_rows("cross_entropy", logits, labels);
+  const double factor = factor_of("cross_entropy", logits, labels.numel(), reduction, labels_per_sample(labels));
   Tensor loss = empty_like(logits, Shape{});
   Tensor probabilities = empty_like(logits, logits.shape());
-  kernels(logits.device()).cross_entropy(logits, labels, factor, loss, probabilities);
-  return recorded<CrossEntropyNode>(loss, {&logits}, logits, probabilities, labels, factor);
+  Tensor rows = as_rows(probabilities);
+  kernels(logits.device()).cross_entropy(as_rows(logits), row_labels, factor, loss, rows);
+  return recorded<CrossEntropyNode>(loss, {&logits}, logits, probabilities, row_labels, factor);
 }
 
 Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction) {

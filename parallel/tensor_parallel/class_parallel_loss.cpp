@@ -1,5 +1,6 @@
 #include "parallel/tensor_parallel/class_parallel_loss.h"
 
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -16,7 +17,7 @@ struct SlicesHere {
   std::int64_t classes = 0;  // here and elsewhere
 };
 
-/// Returns slice `index` of the logits [N, C], [N, C / slices].
+/// Returns slice `index` of the logits [rows, C], [rows, C / slices].
 Tensor slice_of(const Tensor& logits, int index, int slices) {
   const std::int64_t width = logits.size(1) / slices;
   Tensor slice = empty_like(logits, {logits.size(0), width});
@@ -26,46 +27,46 @@ Tensor slice_of(const Tensor& logits, int index, int slices) {
 
 class ClassParallelNode final : public Node {
  public:
-  ClassParallelNode(const Tensor& logits, const Tensor& labels, const Tensor& normalizers, const SlicesHere& here)
-      : Node("class_parallel_loss", {logits}), here_(here) {
+  ClassParallelNode(const Tensor& logits, const Tensor& labels, const Tensor& normalizers, double factor,
+                    const SlicesHere& here)
+      : Node("class_parallel_loss", {logits}), factor_(factor), here_(here) {
     save("logits", logits);
     save("labels", labels);
     save("normalizers", normalizers);
   }
   Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
-    const Tensor logits = saved("logits");
+    const Tensor logits = as_rows(saved("logits"));
     const std::int64_t width = logits.size(1) / here_.count;
-    Tensor grad_logits = empty_like(logits, logits.shape());
+    Tensor grad_logits = empty_like(logits, saved("logits").shape());
+    Tensor rows = as_rows(grad_logits);
     Tensor grad_slice = empty_like(logits, {logits.size(0), width});
     const Kernels& on = kernels(logits.device());
     for (int i = 0; i < here_.count; ++i) {
       on.class_slice_grad(grad, slice_of(logits, i, here_.count), saved("labels"), saved("normalizers"),
-                          here_.first + i * width, 1, grad_slice);
-      on.copy_columns(grad_slice, 0, i * width, width, grad_logits);
+                          here_.first + i * width, factor_, grad_slice);
+      on.copy_columns(grad_slice, 0, i * width, width, rows);
     }
     return {grad_logits};
   }
 
  private:
+  double factor_;
   SlicesHere here_;
 };
 
-void check_inputs(const Tensor& logits, const Tensor& labels, const SlicesHere& here) {
-  STAGECOACH_CHECK(logits.dims() == 2 && labels.shape() == Shape{logits.size(0)} && logits.size(1) > 0 &&
-                       logits.size(1) % here.count == 0,
-                   "class-parallel loss: expected logits [N, C] and labels [N], with C in {}, got {} "
-                   "and {}",
-                   counted(here.count, "equal slice"), describe(logits), describe(labels));
-  STAGECOACH_CHECK(labels.dtype() == DType::int32 && labels.device() == logits.device(),
-                   "class-parallel loss: expected int32 labels on the device of the logits, got {} and {}",
-                   describe(labels), describe(logits));
+/// Returns the labels of the rows. Throws Error for tensors that do not match.
+Tensor checked_labels(const Tensor& logits, const Tensor& labels, const SlicesHere& here) {
+  STAGECOACH_CHECK(logits.dims() >= 2 && logits.size(-1) % here.count == 0,
+                   "class-parallel loss: expected logits [N, …, C], with C in {}, got {}",
+                   counted(here.count, "equal slice"), describe(logits));
   constexpr std::int64_t kMaxClasses = std::int64_t{1} << std::numeric_limits<float>::digits;
   STAGECOACH_CHECK(here.classes <= kMaxClasses,
                    "class-parallel loss: expected at most {} classes, whose numbers a float can hold, got {}",
                    kMaxClasses, here.classes);
+  return labels_of_rows("class-parallel loss", logits, labels);
 }
 
-/// Returns this device's statistics, [slices N, 4].
+/// Returns this device's statistics, [slices rows, 4], of logits [rows, C].
 Tensor statistics_of(const Tensor& logits, const Tensor& labels, const SlicesHere& here) {
   std::vector<Tensor> statistics;
   for (int i = 0; i < here.count; ++i) {
@@ -77,40 +78,41 @@ Tensor statistics_of(const Tensor& logits, const Tensor& labels, const SlicesHer
   return cat(statistics);
 }
 
-/// Returns the loss from the statistics of all slices, [slices N, 4].
-Tensor combined(const Tensor& statistics, const Tensor& logits, const Tensor& labels, const SlicesHere& here,
-                Tensor* predictions) {
-  const std::int64_t samples = logits.size(0);
-  const std::int64_t slices = here.classes / (logits.size(1) / here.count);
+/// Returns the loss, given how to get the statistics of all slices from those of the slices here.
+Tensor loss_from(const Tensor& logits, const Tensor& labels, const SlicesHere& here, Tensor* predictions,
+                 const std::function<Tensor(const Tensor& mine)>& of_all_slices) {
+  const Span span("class_parallel_loss", "forward");
+  const Tensor row_labels = checked_labels(logits, labels, here);
+  const Tensor statistics = of_all_slices(statistics_of(as_rows(logits), row_labels, here));
+  const std::int64_t rows = row_labels.size(0);
+  const std::int64_t slices = here.classes / (logits.size(-1) / here.count);
+  const double factor = 1 / static_cast<double>(labels_per_sample(labels));
   Tensor loss = empty_like(logits, Shape{});
-  Tensor normalizers = empty_like(logits, {samples, 2});
-  Tensor classes = Tensor::empty({samples}, DType::int32, logits.device());
+  Tensor normalizers = empty_like(logits, {rows, 2});
+  Tensor classes = Tensor::empty(labels.shape(), DType::int32, logits.device());
+  Tensor row_classes = classes.alias({rows}, classes.offset());
   kernels(logits.device())
-      .combined_cross_entropy(statistics.reshape({slices, samples, kClassStatistics}), 1, loss, normalizers, classes);
+      .combined_cross_entropy(statistics.reshape({slices, rows, kClassStatistics}), factor, loss, normalizers,
+                              row_classes);
   if (predictions != nullptr) {
     *predictions = classes;
   }
-  return recorded<ClassParallelNode>(loss, {&logits}, logits, labels, normalizers, here);
+  return recorded<ClassParallelNode>(loss, {&logits}, logits, row_labels, normalizers, factor, here);
 }
 
 }  // namespace
 
 LossFunction class_parallel_loss(const TensorGroup& group) {
   return [group](const Tensor& logits, const Tensor& labels, Tensor* predictions) {
-    const Span span("class_parallel_loss", "forward");
-    const SlicesHere here{1, group.rank * logits.size(1), group.ranks * logits.size(1)};
-    check_inputs(logits, labels, here);
-    const Tensor mine = statistics_of(logits, labels, here);
-    return combined(cat(group.comm->all_gather(mine)), logits, labels, here, predictions);
+    const SlicesHere here{1, group.rank * logits.size(-1), group.ranks * logits.size(-1)};
+    return loss_from(logits, labels, here, predictions,
+                     [&](const Tensor& mine) { return cat(group.comm->all_gather(mine)); });
   };
 }
 
 LossFunction sliced_class_loss(int slices) {
   return [slices](const Tensor& logits, const Tensor& labels, Tensor* predictions) {
-    const Span span("class_parallel_loss", "forward");
-    const SlicesHere here{slices, 0, logits.size(1)};
-    check_inputs(logits, labels, here);
-    return combined(statistics_of(logits, labels, here), logits, labels, here, predictions);
+    return loss_from(logits, labels, {slices, 0, logits.size(-1)}, predictions, std::identity());
   };
 }
 

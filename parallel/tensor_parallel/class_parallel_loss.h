@@ -17,10 +17,10 @@ namespace stagecoach {
 /// Numbers per sample that each rank sends.
 inline constexpr std::int64_t kClassStatistics = 4;
 
-/// Returns the loss of this rank's slice of the logits, [N, C / ranks]; the ranks have slices in their order. All ranks
-/// call it together. Predictions are classes, [N] int32.
+/// Returns the loss of this rank's slice of the logits, [N, …, C / ranks]; the ranks have slices in their order. All
+/// ranks call it together. Predictions are classes, int32 like the labels [N, …].
 LossFunction class_parallel_loss(const TensorGroup& group);
-/// Returns the oracle: the loss of all logits [N, C] on one device, computed in as many slices, with equal bytes.
+/// Returns the oracle: the loss of all logits [N, …, C] on one device, computed in as many slices, with equal bytes.
 LossFunction sliced_class_loss(int slices);
 
 }  // namespace stagecoach

@@ -92,12 +92,12 @@ Tensor on_token_slices(const Tensor& x, int slices, const std::vector<Tensor>& p
 
 class SlicedLinear final : public Module {
  public:
-  SlicedLinear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections, double gain, int slices,
+  SlicedLinear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections, const LinearInit& init, int slices,
                SequenceParallel sequence)
       : cut_(cut), sections_(sections), slices_(slices), sequence_(sequence) {
     require_divisible("features", cut == Cut::outputs ? outputs / sections : inputs, slices);
-    add_parameter("weight", Shape{outputs, inputs}, fan_in_init(inputs, gain));
-    add_parameter("bias", Shape{outputs}, fan_in_init(inputs));
+    add_parameter("weight", Shape{outputs, inputs}, init.weight);
+    add_parameter("bias", Shape{outputs}, init.bias);
   }
   Tensor forward(const Tensor& x) override {
     const Tensor& weight = own("weight");
@@ -182,17 +182,18 @@ class SlicedTokenNorm final : public Module {
 
 }  // namespace
 
-std::shared_ptr<Module> SlicedLayers::linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections,
-                                             double gain) const {
+std::shared_ptr<Module> SlicedLayers::make_linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections,
+                                                  const LinearInit& init) const {
   if (cut == Cut::none) {
-    return LayerFactory::linear(inputs, outputs, cut, sections, gain);
+    return std::make_shared<Linear>(inputs, outputs, init);
   }
-  return std::make_shared<SlicedLinear>(inputs, outputs, cut, sections, gain, slices_, sequence_);
+  return std::make_shared<SlicedLinear>(inputs, outputs, cut, sections, init, slices_, sequence_);
 }
 
-std::shared_ptr<Module> SlicedLayers::linear_by_classes(std::int64_t inputs, std::int64_t classes) const {
+std::shared_ptr<Module> SlicedLayers::make_linear_by_classes(std::int64_t inputs, std::int64_t classes,
+                                                             const LinearInit& init) const {
   require_divisible("classes", classes, slices_);
-  return linear(inputs, classes, Cut::outputs, 1, 1);
+  return make_linear(inputs, classes, Cut::outputs, 1, init);
 }
 
 std::shared_ptr<Module> SlicedLayers::conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut cut,

@@ -75,12 +75,12 @@ class ParallelModule : public Module {
 
 class LinearByOutputs : public ParallelModule {
  public:
-  LinearByOutputs(std::int64_t inputs, std::int64_t outputs, int sections, double gain, const TensorGroup& group,
-                  SequenceParallel sequence)
+  LinearByOutputs(std::int64_t inputs, std::int64_t outputs, int sections, const LinearInit& init,
+                  const TensorGroup& group, SequenceParallel sequence)
       : ParallelModule(group, sequence) {
     require_divisible("features", outputs / sections, ranks());
-    add_parameter("weight", slice({outputs, inputs}, 0, sections), fan_in_init(inputs, gain));
-    add_parameter("bias", slice({outputs}, 0, sections), fan_in_init(inputs));
+    add_parameter("weight", slice({outputs, inputs}, 0, sections), init.weight);
+    add_parameter("bias", slice({outputs}, 0, sections), init.bias);
   }
   /// […, inputs] to […, outputs / ranks]
   Tensor forward(const Tensor& x) override {
@@ -101,24 +101,24 @@ class LinearByOutputs : public ParallelModule {
 /// tokens between other layers.
 class LinearByClasses final : public LinearByOutputs {
  public:
-  LinearByClasses(std::int64_t inputs, std::int64_t classes, const TensorGroup& group)
-      : LinearByOutputs(inputs, classes, 1, 1, group, SequenceParallel::no) {}
-  /// [N, inputs] to [N, classes / ranks]
+  LinearByClasses(std::int64_t inputs, std::int64_t classes, const LinearInit& init, const TensorGroup& group)
+      : LinearByOutputs(inputs, classes, 1, init, group, SequenceParallel::no) {}
+  /// [N, …, inputs] to [N, …, classes / ranks]
   Shape output_shape(const Shape& input) const override {
     const Shape logits = LinearByOutputs::output_shape(input);
-    note(group(), {.forward = 1, .numel = ranks() * input[0] * kClassStatistics});
+    note(group(), {.forward = 1, .numel = ranks() * (input.numel() / input[-1]) * kClassStatistics});
     return logits;
   }
 };
 
 class LinearByInputs final : public ParallelModule {
  public:
-  LinearByInputs(std::int64_t inputs, std::int64_t outputs, double gain, const TensorGroup& group,
+  LinearByInputs(std::int64_t inputs, std::int64_t outputs, const LinearInit& init, const TensorGroup& group,
                  SequenceParallel sequence)
       : ParallelModule(group, sequence) {
     require_divisible("features", inputs, ranks());
-    add_parameter("weight", slice({outputs, inputs}, 1), fan_in_init(inputs, gain));
-    add_parameter("bias", Shape{outputs}, fan_in_init(inputs));
+    add_parameter("weight", slice({outputs, inputs}, 1), init.weight);
+    add_parameter("bias", Shape{outputs}, init.bias);
   }
   /// […, inputs / ranks] to […, outputs]. The bias is added once, to the sum: by all ranks to all tokens or, if they
   /// share them, by each to its own. Then its gradient is a sum over the ranks.
@@ -231,22 +231,23 @@ class AllTokensMean final : public ParallelModule {
 
 }  // namespace
 
-std::shared_ptr<Module> TensorParallelLayers::linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections,
-                                                     double gain) const {
+std::shared_ptr<Module> TensorParallelLayers::make_linear(std::int64_t inputs, std::int64_t outputs, Cut cut,
+                                                          int sections, const LinearInit& init) const {
   switch (cut) {
     case Cut::outputs:
-      return std::make_shared<LinearByOutputs>(inputs, outputs, sections, gain, group_, sequence_);
+      return std::make_shared<LinearByOutputs>(inputs, outputs, sections, init, group_, sequence_);
     case Cut::inputs:
-      return std::make_shared<LinearByInputs>(inputs, outputs, gain, group_, sequence_);
+      return std::make_shared<LinearByInputs>(inputs, outputs, init, group_, sequence_);
     case Cut::none:
       break;
   }
-  return LayerFactory::linear(inputs, outputs, cut, sections, gain);
+  return std::make_shared<Linear>(inputs, outputs, init);
 }
 
-std::shared_ptr<Module> TensorParallelLayers::linear_by_classes(std::int64_t inputs, std::int64_t classes) const {
+std::shared_ptr<Module> TensorParallelLayers::make_linear_by_classes(std::int64_t inputs, std::int64_t classes,
+                                                                     const LinearInit& init) const {
   require_divisible("classes", classes, group_.ranks);
-  return std::make_shared<LinearByClasses>(inputs, classes, group_);
+  return std::make_shared<LinearByClasses>(inputs, classes, init, group_);
 }
 
 std::shared_ptr<Module> TensorParallelLayers::conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,

@@ -45,8 +45,6 @@ class TensorParallelLayers final : public LayerFactory {
 
   bool cuts_classes() const override { return classes_ == ClassParallel::yes; }
   // They throw UsageError for features, channels, heads, tokens or classes that the ranks cannot share equally.
-  std::shared_ptr<Module> linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections,
-                                 double gain) const override;
   std::shared_ptr<Module> conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut cut,
                                  const Conv2dSettings& settings) const override;
   std::int64_t heads(std::int64_t all) const override;
@@ -56,7 +54,10 @@ class TensorParallelLayers final : public LayerFactory {
   std::shared_ptr<Module> token_mean() const override;
 
  private:
-  std::shared_ptr<Module> linear_by_classes(std::int64_t inputs, std::int64_t classes) const override;
+  std::shared_ptr<Module> make_linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections,
+                                      const LinearInit& init) const override;
+  std::shared_ptr<Module> make_linear_by_classes(std::int64_t inputs, std::int64_t classes,
+                                                 const LinearInit& init) const override;
 
   TensorGroup group_;
   SequenceParallel sequence_;

@@ -1,6 +1,6 @@
 /// @file
-/// Ten training steps of the convnet and of a small vit against the same ten steps by PyTorch, which golden_convnet.py
-/// and golden_vit.py stored.
+/// Ten training steps of the convnet, of a small vit and of a small gpt against the same ten steps by PyTorch, which
+/// golden_convnet.py, golden_vit.py and golden_gpt.py stored.
 
 #include <gtest/gtest.h>
 
@@ -31,6 +31,7 @@ constexpr std::int64_t kBatch = 8;
 struct GoldenRun {
   const char* model;
   ModelSizes sizes;
+  std::int64_t classes;
   DType dtype;
   double loss;
   double gradient;
@@ -50,7 +51,7 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
     for (auto& [name, parameter] : model_->named_parameters()) {
       Tensor(parameter).copy_from(typed(golden_.at("weights/" + name).to_vector<float>(), parameter.shape()));
     }
-    make_batch();
+    run().sizes.context == 0 ? make_images() : make_text();
   }
 
   static Device device() { return GetParam().device; }
@@ -64,21 +65,41 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
     return test::typed(values, shape, run().dtype, device());
   }
 
-  /// The same integer arithmetic as in golden_convnet.py; all values are exact.
-  void make_batch() {
+  /// The same integer arithmetic as in golden_convnet.py and golden_gpt.py; all values are exact.
+  static std::uint32_t noise(std::uint32_t i) { return (i * 2654435761U + 12345U) >> 16; }
+
+  void make_images() {
     constexpr std::uint32_t kPixels = 3 * 32 * 32;
     std::vector<float> images;
     std::vector<std::int32_t> labels;
     for (std::uint32_t n = 0; n < kBatch; ++n) {
       labels.push_back(static_cast<std::int32_t>((3 * n + 1) % 10));
       for (std::uint32_t i = n * kPixels; i < (n + 1) * kPixels; ++i) {
-        const std::uint32_t noise = (i * 2654435761U + 12345U) >> 16;
-        const auto pixel = static_cast<std::int32_t>(noise % 128) + 14 * labels.back();
+        const auto pixel = static_cast<std::int32_t>(noise(i) % 128) + 14 * labels.back();
         images.push_back(static_cast<float>(pixel - 128) / 128);
       }
     }
-    images_ = typed(images, {kBatch, 3, 32, 32});
+    inputs_ = typed(images, {kBatch, 3, 32, 32});
     labels_ = test::labels_of(labels, device());
+  }
+
+  /// Sequences of tokens, and as labels the token after each.
+  void make_text() {
+    const Shape shape{kBatch, run().sizes.context};
+    std::vector<std::int32_t> tokens;
+    std::vector<std::int32_t> labels;
+    for (std::uint32_t i = 0; i < kBatch * (shape[1] + 1); ++i) {
+      const auto token = static_cast<std::int32_t>(noise(i) % 256);
+      const std::uint32_t at = i % static_cast<std::uint32_t>(shape[1] + 1);
+      if (at > 0) {
+        labels.push_back(token);
+      }
+      if (at < shape[1]) {
+        tokens.push_back(token);
+      }
+    }
+    inputs_ = test::labels_of(tokens, device()).reshape(shape);
+    labels_ = test::labels_of(labels, device()).reshape(shape);
   }
 
   /// Trains, and compares every step.
@@ -90,7 +111,7 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
     double worst_norm = 0;
     for (std::size_t step = 0; step < kSteps; ++step) {
       optimizer.zero_grad();
-      const Tensor loss = cross_entropy(model_->forward(images_), labels_);
+      const Tensor loss = cross_entropy(model_->forward(inputs_), labels_);
       backward(loss);
       worst_loss = std::max(worst_loss, std::abs(loss.item() - losses[step]));
       for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -107,13 +128,13 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
   }
 
   std::map<std::string, Tensor> golden_;
-  std::shared_ptr<Sequential> model_ = make_model(run().model, {.sizes = run().sizes});
-  Tensor images_;
+  std::shared_ptr<Sequential> model_ = make_model(run().model, {.classes = run().classes, .sizes = run().sizes});
+  Tensor inputs_;
   Tensor labels_;
 };
 
 TEST_P(Golden, GradientsOfTheFirstStep) {
-  backward(cross_entropy(model_->forward(images_), labels_));
+  backward(cross_entropy(model_->forward(inputs_), labels_));
   double worst = 0;
   for (const auto& [name, parameter] : model_->named_parameters()) {
     const auto found = values_of(parameter.grad());
@@ -141,10 +162,13 @@ TEST_P(Golden, TenStepsOfAdam) {
 }
 
 constexpr ModelSizes kSmallVit{.depth = 2, .width = 16, .heads = 2};
-const GoldenRun kRuns[] = {{"convnet", {}, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
-                           {"convnet", {}, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12},
-                           {"vit", kSmallVit, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
-                           {"vit", kSmallVit, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12}};
+constexpr ModelSizes kSmallGpt{.depth = 2, .width = 16, .heads = 2, .context = 12};
+const GoldenRun kRuns[] = {{"convnet", {}, 10, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
+                           {"convnet", {}, 10, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12},
+                           {"vit", kSmallVit, 10, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
+                           {"vit", kSmallVit, 10, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12},
+                           {"gpt", kSmallGpt, 256, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
+                           {"gpt", kSmallGpt, 256, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12}};
 
 /// On every device. Emulated kernels would take hours.
 std::vector<test::On<GoldenRun>> runs() {

@@ -96,7 +96,7 @@ TEST_P(Layers, WithoutBiasHaveOneParameter) {
 TEST_P(Layers, OnlyCausalBlocksKeepEarlierTokensFromLaterOnes) {
   const Tensor earlier = random_tensor({4, 8}, "earlier", DType::float32, GetParam());
   const auto earlier_outputs = [&](AttentionMask mask, const char* last) {
-    TransformerBlock block(8, 2, {}, mask);
+    TransformerBlock block(8, 2, {}, {.mask = mask});
     block.materialize(1, GetParam());
     const Tensor x = cat({earlier, random_tensor({1, 8}, last, DType::float32, GetParam())});
     return block.forward(x.reshape({1, 5, 8})).reshape({5, 8}).narrow(0, 4).to_vector<float>();

@@ -1,9 +1,12 @@
 #include "nn/models.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
+#include "core/ops.h"
+#include "nn/batch_position.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
@@ -12,6 +15,7 @@ namespace {
 
 using test::fails_with;
 using test::random_tensor;
+using test::same_bytes;
 
 /// The counts are those of PyTorch's models (for resnet18, the usual form for CIFAR).
 TEST(Models, HaveTheKnownParameterCounts) {
@@ -22,6 +26,7 @@ TEST(Models, HaveTheKnownParameterCounts) {
   EXPECT_EQ(parameter_count(*make_model("resnet50", {.classes = 1000})), 25'557'032);
   EXPECT_EQ(parameter_count(*make_model("vit")), 407'882);
   EXPECT_EQ(parameter_count(*make_model("mlp")), 578'314);
+  EXPECT_EQ(parameter_count(*make_model("gpt", {.classes = 256})), 237'184);
 }
 
 TEST(Models, ToyGivesTwoNumbers) {
@@ -108,8 +113,81 @@ TEST(Models, MlpKeepsTheSizeOfItsActivations) {
   EXPECT_LT(mean, 30);
 }
 
+constexpr ModelSizes kTinyGpt{.depth = 2, .width = 8, .heads = 2, .context = 6};
+
+// Those of nanoGPT, so that its programs can load the weights.
+TEST(Models, GptHasTheNamesOfNanoGpt) {
+  const auto gpt = make_model("gpt", {.classes = 256, .sizes = kTinyGpt});
+  EXPECT_EQ(gpt->size(), 1 + 2 + 2);
+  EXPECT_EQ(gpt->output_shape({5, 6}), (Shape{5, 6, 256}));
+  gpt->materialize(1);
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : gpt->named_parameters()) {
+    names.push_back(name);
+  }
+  const std::string first = "transformer.h.0.";
+  EXPECT_EQ(std::vector<std::string>(names.begin(), names.begin() + 15),
+            (std::vector<std::string>{"transformer.wte.weight", "transformer.wpe.weight", first + "ln_1.weight",
+                                      first + "ln_1.bias", first + "attn.c_attn.weight", first + "attn.c_attn.bias",
+                                      first + "attn.c_proj.weight", first + "attn.c_proj.bias", first + "ln_2.weight",
+                                      first + "ln_2.bias", first + "mlp.c_fc.weight", first + "mlp.c_fc.bias",
+                                      first + "mlp.c_proj.weight", first + "mlp.c_proj.bias",
+                                      "transformer.h.1.ln_1.weight"}));
+  EXPECT_EQ(
+      std::vector<std::string>(names.end() - 4, names.end()),
+      (std::vector<std::string>{"transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight", "lm_head.bias"}));
+}
+
+TEST(Models, GptBeginsAsGpt2) {
+  const auto gpt = make_model("gpt", {.classes = 256, .sizes = {.depth = 2, .width = 64, .heads = 2}});
+  gpt->materialize(1);
+  for (const auto& [name, parameter] : gpt->named_parameters()) {
+    const bool is_norm = name.find("ln_") != std::string::npos;
+    const double deviation = std::sqrt(sum_of_squares(parameter) / static_cast<double>(parameter.numel()));
+    if (name.ends_with("bias")) {
+      EXPECT_EQ(deviation, 0) << name;
+    } else if (!is_norm) {
+      EXPECT_NEAR(deviation, name.ends_with("c_proj.weight") ? 0.01 : 0.02, 0.0005) << name;
+    }
+  }
+}
+
+// Its loss is then about that of a guess, and no output knows a later token.
+TEST(Models, GptPredictsFromEarlierTokensOnly) {
+  const auto gpt = make_model("gpt", {.classes = 256, .sizes = kTinyGpt});
+  gpt->materialize(1);
+  const NoGrad no_grad;
+  const auto logits = [&](std::vector<std::int32_t> tokens) {
+    return gpt->forward(test::labels_of(tokens).reshape({1, 6}));
+  };
+  const Tensor one = logits({7, 0, 255, 3, 4, 5});
+  const Tensor other = logits({7, 0, 255, 3, 4, 6});
+  EXPECT_EQ(one.reshape({6, 256}).narrow(0, 5).to_vector<float>(),
+            other.reshape({6, 256}).narrow(0, 5).to_vector<float>());
+  EXPECT_FALSE(same_bytes(one, other));
+  const Tensor labels = test::labels_of({0, 255, 3, 4, 5, 6}).reshape({1, 6});
+  EXPECT_NEAR(cross_entropy(one, labels).item(), std::log(256.0), 0.05);
+}
+
+// The masks follow the samples, so micro-batches have those of the whole batch.
+TEST(Models, DropoutOfGptDoesNotDependOnMicroBatches) {
+  const auto gpt = make_model("gpt", {.classes = 256, .sizes = kTinyGpt, .dropout = 0.3, .seed = 5});
+  gpt->materialize(1);
+  const NoGrad no_grad;
+  const auto forward = [&](std::int64_t step, std::int64_t first, std::int64_t count) {
+    const BatchScope scope(BatchPosition{step, first});
+    return gpt->forward(Tensor::full({count, 6}, 65, DType::int32));
+  };
+  const Tensor whole = forward(3, 0, 4);
+  EXPECT_TRUE(same_bytes(whole, cat({forward(3, 0, 1), forward(3, 1, 3)})));
+  EXPECT_FALSE(same_bytes(whole, forward(4, 0, 4)));
+  EXPECT_FALSE(same_bytes(whole.narrow(0, 1), whole.narrow(1, 1)));
+  gpt->train(false);
+  EXPECT_TRUE(same_bytes(forward(3, 0, 1), forward(4, 2, 1)));
+}
+
 TEST(Models, AllNamesCanBeMade) {
-  EXPECT_EQ(model_names(), (std::vector<std::string>{"toy", "convnet", "resnet18", "resnet50", "vit", "mlp"}));
+  EXPECT_EQ(model_names(), (std::vector<std::string>{"toy", "convnet", "resnet18", "resnet50", "vit", "mlp", "gpt"}));
   for (const auto& name : model_names()) {
     EXPECT_GT(make_model(name, {.image_size = default_image_size(name)})->size(), 0);
   }
@@ -118,7 +196,7 @@ TEST(Models, AllNamesCanBeMade) {
 }
 
 TEST(Models, RefuseWhatTheyCannotBe) {
-  EXPECT_TRUE(fails_with<UsageError>({"unknown model: expected one of toy, convnet, resnet18, resnet50, vit, mlp"},
+  EXPECT_TRUE(fails_with<UsageError>({"unknown model: expected one of toy, convnet, resnet18, resnet50, vit, mlp, gpt"},
                                      [] { make_model("resnet"); }));
   EXPECT_THROW(default_image_size("resnet"), UsageError);
   EXPECT_TRUE(fails_with<UsageError>({"32"}, [] { make_model("convnet", {.image_size = 64}); }));
@@ -126,6 +204,11 @@ TEST(Models, RefuseWhatTheyCannotBe) {
   EXPECT_THROW(make_model("resnet50", {.image_size = 16}), UsageError);
   EXPECT_THROW(make_model("toy", {.softmax_head = true}), UsageError);
   EXPECT_THROW(make_model("convnet", {.classes = 0}), UsageError);
+  EXPECT_TRUE(fails_with<UsageError>({"model vit", "expected no `dropout`", "got 0.5"},
+                                     [] { make_model("vit", {.dropout = 0.5}); }));
+  EXPECT_THROW(make_model("gpt", {.dropout = 1}), UsageError);
+  EXPECT_TRUE(
+      fails_with<UsageError>({"model vit", "no `context`"}, [] { make_model("vit", {.sizes = {.context = 8}}); }));
   EXPECT_TRUE(
       fails_with<UsageError>({"model vit", "multiple of 4", "got 18"}, [] { make_model("vit", {.image_size = 18}); }));
   EXPECT_TRUE(fails_with<UsageError>({"model vit", "`heads`", "divides the width 64", "got 5"},
