@@ -11,7 +11,10 @@
 
 namespace stagecoach {
 
-TrainTest open_dataset(const std::string& where, const ImageFolderSettings& images) {
+TrainTest open_dataset(const std::string& where, const ImageFolderSettings& images, const TextSettings& text) {
+  if (is_text(where)) {
+    return load_text(where, text);
+  }
   if (where == "generated") {
     return generate({});
   }

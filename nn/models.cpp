@@ -130,7 +130,8 @@ Model make_gpt(const ModelSettings& settings) {
   const LayerFactory& layers = *settings.layers;
   const auto dropout = [&](const std::string& name) { return DropoutSettings{settings.dropout, settings.seed, name}; };
   auto model = std::make_shared<Sequential>();
-  add<TokenEmbedding>(model, "transformer", settings.classes, context, width, dropout("transformer"));
+  add<Embedding>(model, "transformer.wte", settings.classes, width, kDeviation);
+  add<PositionEmbedding>(model, "transformer.wpe", context, width, kDeviation, dropout("transformer.wpe"));
   for (std::int64_t block = 0; block < depth; ++block) {
     const std::string name = fmt::format("transformer.h.{}", block);
     const BlockSettings block_settings{

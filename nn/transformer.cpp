@@ -8,8 +8,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr double kGpt2Deviation = 0.02;
-
 std::shared_ptr<Module> make_dropout(const DropoutSettings& settings, const char* part) {
   return std::make_shared<Dropout>(settings.probability, settings.seed, settings.name + part);
 }
@@ -35,20 +33,11 @@ Shape PatchEmbedding::output_shape(const Shape& input) const {
   return add_broadcast_shape(transpose_shape(joined_planes(proj_->output_shape(input))), own_shape("pos_embed"));
 }
 
-TokenEmbedding::TokenEmbedding(std::int64_t vocabulary, std::int64_t context, std::int64_t width,
-                               const DropoutSettings& dropout)
+PositionEmbedding::PositionEmbedding(std::int64_t context, std::int64_t width, double deviation,
+                                     const DropoutSettings& dropout)
     : dropout_(make_dropout(dropout, "")) {
-  add_parameter("wte.weight", Shape{vocabulary, width}, Init::normal(kGpt2Deviation));
-  add_parameter("wpe.weight", Shape{context, width}, Init::normal(kGpt2Deviation));
+  add_parameter("weight", Shape{context, width}, Init::normal(deviation));
   add_child("drop", dropout_);
-}
-
-Tensor TokenEmbedding::forward(const Tensor& tokens) {
-  return dropout_->forward(add_broadcast(embedding(tokens, own("wte.weight")), own("wpe.weight")));
-}
-
-Shape TokenEmbedding::output_shape(const Shape& input) const {
-  return add_broadcast_shape(embedding_shape(input, own_shape("wte.weight")), own_shape("wpe.weight"));
 }
 
 MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers,

@@ -32,13 +32,12 @@ struct DropoutSettings {
   std::string name = "";
 };
 
-/// Makes a vector of each token: a row of the table wte, plus the row of wpe for its position, both learned; then
-/// dropout. [N, context] int32 in 0 … vocabulary-1 to [N, context, width].
-class TokenEmbedding final : public Module {
+/// Adds a learned vector for each position, then dropout: [N, context, width] to the same.
+class PositionEmbedding final : public Module {
  public:
-  TokenEmbedding(std::int64_t vocabulary, std::int64_t context, std::int64_t width, const DropoutSettings& dropout);
-  Tensor forward(const Tensor& tokens) override;
-  Shape output_shape(const Shape& input) const override;
+  PositionEmbedding(std::int64_t context, std::int64_t width, double deviation, const DropoutSettings& dropout);
+  Tensor forward(const Tensor& x) override { return dropout_->forward(add_broadcast(x, own("weight"))); }
+  Shape output_shape(const Shape& input) const override { return add_broadcast_shape(input, own_shape("weight")); }
 
  private:
   std::shared_ptr<Module> dropout_;

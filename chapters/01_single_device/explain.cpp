@@ -15,6 +15,7 @@
 #include "core/base/units.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
+#include "nn/batch_position.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "parallel/training/run_files.h"
@@ -66,10 +67,6 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
   const std::int64_t images = std::min(training.batch_size, data.size());
   const std::vector<std::int64_t> sizes = micro_batch_sizes(images, training.microbatches);
   const auto count = std::ssize(sizes);
-  const auto inputs = [&](std::int64_t n) {
-    return Tensor::empty({n, 3, training.image_size, training.image_size}, DType::uint8, kPlan);
-  };
-  const auto labels = [&](std::int64_t n) { return Tensor::empty({n}, DType::int32, kPlan); };
 
   // Stage 0, the only one, runs the forward and backward of one micro-batch after the other: 0F0,0B0,0F1,0B1
   const std::string schedule = to_text(make_schedule("1f1b", 1, static_cast<int>(count)));
@@ -79,10 +76,12 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
       training.model, to_string(*settings.world.device), counted(images, "image"), counted(count, "micro-batch"),
       schedule, timeline(std::min<std::int64_t>(count, 8)));
 
+  const BatchScope position(BatchPosition{});  // for layers that draw random numbers
   std::size_t kept = 0;
   {
-    const Tensor logits = model->forward(model_input(inputs(sizes[0])));
-    kept = print_kept(summed_loss(logits, labels(sizes[0]), nullptr), model->named_parameters());
+    const Tensor logits = model->forward(model_input(blank_inputs(training, sizes[0], kPlan)));
+    kept =
+        print_kept(summed_loss(logits, blank_targets(training, sizes[0], kPlan), nullptr), model->named_parameters());
   }
   std::size_t weights = 0;
   std::size_t state = 0;
@@ -103,7 +102,8 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
     const auto clock = make_clock(ClockKind::modelled, kPlan, {}, on);
     EpochSums sums(kPlan);
     const double begin = clock->now();
-    train_step(inputs(images), labels(images), training.microbatches, *model, summed_loss, *optimizer, sums);
+    train_step(blank_inputs(training, images, kPlan), blank_targets(training, images, kPlan), training.microbatches,
+               *model, summed_loss, *optimizer, sums);
     seconds = clock->now() - begin;
     held = allocator(kPlan).stats().peak_bytes;
     fmt::print("\nA step takes {:.3f} ms on {}: {:.0f} img/s, with {:.3f} MiB at most\n", 1e3 * seconds,

@@ -9,11 +9,13 @@
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
+#include "chapters/common/sample.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/replay.h"
 #include "datasets/device_loader.h"
 #include "datasets/shares.h"
+#include "nn/batch_position.h"
 
 namespace stagecoach {
 namespace {
@@ -29,7 +31,10 @@ void train_step(const Tensor& images, const Tensor& labels, std::int64_t microba
   const double share = 1.0 / static_cast<double>(images.size(0));  // the weight of one image in the batch's mean loss
   const std::vector<Tensor> x = micro_batches(images, microbatch_count);
   const std::vector<Tensor> y = micro_batches(labels, microbatch_count);
+  BatchPosition position = BatchScope::current().value_or(BatchPosition{});
   for (std::size_t i = 0; i < x.size(); ++i) {
+    const BatchScope scope(position);  // layers that draw random numbers (--dropout) draw them by step and sample
+    position.first += x[i].size(0);
     // 1. Forward. Autograd keeps what the backward will need. model_input() makes floats from -1 to 1 out of the bytes.
     const Tensor logits = model.forward(model_input(x[i]));  // [n, classes]
     const Tensor loss = summed_loss(logits, y[i], nullptr);  // []: summed over the images, not their mean
@@ -78,6 +83,7 @@ void train(const Settings& settings) {
 
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.training_batches(train_loader)) {
+      const BatchScope scope(BatchPosition{(epoch.number() - 1) * train_loader.batch_count() + batch.index});
       // Calls train_step; on a GPU records the second call, and replays it from then on. A recording reads and writes
       // fixed memory: run() copies each batch into the recorded inputs, train_sums() returns the same tensors in all
       // epochs, and a smaller last batch gets a recording of its own.
@@ -88,6 +94,7 @@ void train(const Settings& settings) {
     }
     evaluate(*model, epoch, test_loader);
   }
+  print_sample(settings, *model, device);  // --sample: what a model of text writes
 }
 
 const Chapter kChapter{

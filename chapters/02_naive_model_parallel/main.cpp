@@ -25,6 +25,7 @@ constexpr int kWholeBatch = 0;  // the number of the only micro-batch
 /// the loss and the number of correct predictions to `sums`. The loader has put the batch's images on the first rank's
 /// device and its labels on the last one's; activations are messages.
 void forward(Stage& stage, StageMessages& messages, const MicroBatches& batch, EpochSums& sums) {
+  const BatchScope position(batch.position);  // for layers that draw random numbers (--dropout)
   // Images enter at the first rank, and need no gradient. The others receive the activations of the rank before them.
   const bool x_needs_grad = !messages.is_first();
   const Tensor x = messages.is_first() ? batch.input(kWholeBatch)                // [N, 3, H, W]
@@ -84,6 +85,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     }
     evaluate(worker, plan, rank.comm, epoch);
   }
+  print_sample(settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {

@@ -30,7 +30,8 @@ void forward_backward_by_hand(Stage& stage, const Plan& plan, const MicroBatches
   // All forwards. A send does not wait: the next micro-batch starts while the output of this one is still being sent.
   // The stage keeps each micro-batch's graph under its number, for the backward.
   for (int i = 0; i < batch.count(); ++i) {
-    const Tensor x = messages.is_first() ? batch.input(i)                // [n, 3, H, W]
+    const BatchScope position(batch.position_of(i));       // for layers that draw random numbers (--dropout)
+    const Tensor x = messages.is_first() ? batch.input(i)  // [n, 3, H, W]
                                          : messages.receive_forward(i);  // [n, …]
     if (messages.is_last()) {
       Tensor logits;
@@ -76,6 +77,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     }
     evaluate(worker.pipeline, plan, epoch, worker.test_loader);  // the forwards of the same table, without graphs
   }
+  print_sample(settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {

@@ -90,6 +90,8 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
     sync_replicas(replica);    // throws unless their weights are equal; shares batch norm's statistics
     evaluate(replica, epoch);  // the forwards of such a table
   }
+  print_sample(settings, replica.pipeline, plan.schedule_for(static_cast<std::size_t>(plan.microbatches_per_batch)),
+               rank.comm);  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {

@@ -86,7 +86,11 @@ ActionStream::ActionStream(StageReplica& replica, Epoch& epoch)
   ahead_ = batches_ahead(schedule_);
   const auto cursor =
       std::make_shared<BatchCursor>([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch);
-  replica.pipeline.begin(schedule_, cursor->data(sizes),
+  StepData data = cursor->data(sizes);
+  if (replica.settings.training.dropout > 0) {
+    data.position = {(epoch.number() - 1) * loader.batch_count() + batches_done_, 0};
+  }
+  replica.pipeline.begin(schedule_, std::move(data),
                          {.see_logits = [&epoch, cursor](int i, const Tensor& loss_sum, const Tensor& logits) {
                            epoch.train_sums().add(loss_sum, logits, cursor->target(i));
                          }});

@@ -87,6 +87,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     }
     evaluate(worker.pipeline, plan, epoch, worker.test_loader);  // the forwards of the same table, without graphs
   }
+  print_sample(settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {

@@ -57,13 +57,12 @@ MeasuredStep measure_step(const Settings& settings, const Topology& topology, co
   LoneCommunicator comm(self_communicator(
       {topology.world.device}, is_modelled ? ClockKind::modelled : ClockKind::virtual_time, *world.modelled_device));
   Rank rank{index, 1, device, comm};
-  const std::int64_t size = settings.training.image_size;
   const std::int64_t count = share_of(settings.training.batch_size, 0, topology.world.ranks).count;
-  const Tensor images = Tensor::zeros({count, 3, size, size}, DType::uint8, device);
-  const Tensor labels = Tensor::zeros({count}, DType::int32, device);
+  const Tensor inputs = blank_inputs(settings.training, count, device);
+  const Tensor targets = blank_targets(settings.training, count, device);
   const std::int64_t parts = settings.training.microbatches;
-  const MicroBatches batch{micro_batch_sizes(count, parts), settings.training.batch_size, micro_batches(images, parts),
-                           micro_batches(labels, parts)};
+  const MicroBatches batch{micro_batch_sizes(count, parts), settings.training.batch_size, micro_batches(inputs, parts),
+                           micro_batches(targets, parts)};
   const std::size_t held_before = allocator(device).stats().current_bytes;  // a batch is in the host's memory
   allocator(device).reset_peak();
   EpochSums sums(device);

@@ -90,6 +90,7 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
     strategy->sync_replicas();  // throws unless their weights are equal; copies rank 0's batch norm statistics
     strategy->evaluate(epoch, test_loader);  // forwards of this rank's shard; then all ranks' counts are added
   }
+  strategy->print_sample();  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {

@@ -19,7 +19,9 @@ namespace {
 class Pipelines final : public Strategy {
  public:
   explicit Pipelines(const Context& context)
-      : replicas_(context.settings.data_parallel),
+      : settings_(context.settings),
+        replicas_(context.settings.data_parallel),
+        rank_(context.rank.index),
         plan_(*context.topology.pipeline),
         mesh_(context.rank.comm, context.topology.mesh, Topology::kRankOrder),
         worker_(context.settings, plan_, context.data,
@@ -70,9 +72,14 @@ class Pipelines final : public Strategy {
   void evaluate(Epoch& epoch, MicroBatchLoader& loader) override {
     stagecoach::evaluate(worker_.pipeline, plan_, epoch, loader);
   }
+  void print_sample() override {
+    stagecoach::print_sample(settings_, worker_.pipeline, plan_.schedule, mesh_.pipeline(), rank_ == 0);
+  }
 
  private:
+  const Settings& settings_;
   const ReplicaSettings& replicas_;
+  int rank_;
   const Plan& plan_;
   Mesh mesh_;
   PipelineWorker worker_;  // of this rank within its pipeline

@@ -4,6 +4,7 @@
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
+#include "chapters/common/sample.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/trace.h"
@@ -43,6 +44,7 @@ void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums) {
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
     const auto number = static_cast<int>(i);
+    const BatchScope position(batch.position_of(number));  // for layers that draw random numbers (--dropout)
     const auto compute_loss = [&] {
       const Span span("forward", "action", [&] { return to_string(Action{Operation::forward, 0, number}); });
       const Tensor logits = model_->forward(model_input(batch.inputs[i]));         // [N, classes]
@@ -167,6 +169,12 @@ void Replica::evaluate(Epoch& epoch, MicroBatchLoader& loader) {
     }
   }
   model_->train(true);
+}
+
+void Replica::print_sample() {
+  if (rank_.index == 0) {
+    stagecoach::print_sample(settings_, *model_, rank_.device);
+  }
 }
 
 }  // namespace stagecoach

@@ -24,6 +24,7 @@ class Replica : public Strategy {
   Predictor predictor() override;
   StepTimes* times() override { return &times_; }
   void evaluate(Epoch& epoch, MicroBatchLoader& loader) override;
+  void print_sample() override;
 
  protected:
   /// Called before each backward: with whether it is the last of the step, and with the loss that it starts from.

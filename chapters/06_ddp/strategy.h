@@ -53,6 +53,8 @@ class Strategy {
   virtual StepTimes* times() { return nullptr; }
   /// Tests the model: each rank counts correct predictions for its shard of the test batches.
   virtual void evaluate(Epoch& epoch, MicroBatchLoader& loader) = 0;
+  /// --sample: prints what a model of text writes.
+  virtual void print_sample() = 0;
 };
 
 // The strategies that are not in main.cpp.

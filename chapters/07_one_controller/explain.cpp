@@ -162,9 +162,9 @@ MeasuredStep measure_step(const Settings& settings, PlacedModel model, const Dat
   model.place(settings.training.seed);
   const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());
   const std::int64_t images = std::min(settings.training.batch_size, data.size());
-  const std::int64_t side = settings.training.image_size;
-  const Batch batch{Tensor::zeros({images, 3, side, side}, DType::uint8), Tensor::zeros({images}, DType::int32)};
+  const Batch batch{blank_inputs(settings.training, images, {}), blank_targets(settings.training, images, {})};
   EpochSums sums(model.devices.back());
+  const BatchScope position(BatchPosition{});  // for layers that draw random numbers
   const auto run = [&] { step(settings, model, batch, *optimizer, sums); };
   run();
   finish_queued_calls();
@@ -211,7 +211,7 @@ void write_plan(const Settings& settings, const MeasuredStep& step) {
 
 std::string layer_table(const TrainingSettings& training, const PlacedModel& model) {
   std::string table = fmt::format("  {:<14} {:<8} {:<20} {:>11}\n", "layer", "device", "output", "parameters");
-  Shape shape{training.batch_size, 3, training.image_size, training.image_size};
+  Shape shape = input_shape(training, training.batch_size);
   for (std::size_t s = 0; s < model.stages.size(); ++s) {
     const Sequential& stage = *model.stages[s];
     for (int i = 0; i < stage.size(); ++i) {

@@ -17,6 +17,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
+#include "chapters/common/sample.h"
 #include "core/ops.h"
 #include "datasets/device_loader.h"
 #include "datasets/shares.h"
@@ -42,6 +43,7 @@ Tensor pipelined_forward(const PlacedModel& model, const Tensor& images, std::in
   const auto m = static_cast<int>(x.size());
   for (int tick = 0; tick < tick_count(model.size(), m); ++tick) {
     for (const auto [stage, i] : forwards_of_tick(tick, model.size(), m)) {
+      const BatchScope position(position_of_part(images.size(0), i, m));
       Tensor& activation = x[static_cast<std::size_t>(i)];
       activation = model.forward(stage, i, activation);
     }
@@ -92,10 +94,13 @@ void train_on_devices(const Settings& settings) {
 
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.training_batches(train_loader)) {
+      // Layers that draw random numbers (--dropout) draw them by step and sample.
+      const BatchScope position(BatchPosition{(epoch.number() - 1) * train_loader.batch_count() + batch.index});
       train_step(settings, model, batch, *optimizer, epoch.train_sums());
     }
     evaluate(model, epoch, test_loader, naive_forward);
   }
+  print_sample(settings, *model.whole, [&](const Tensor& tokens) { return naive_forward(model, tokens); });
 }
 
 void train(const Settings& settings) {

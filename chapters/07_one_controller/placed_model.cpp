@@ -29,6 +29,14 @@ void PlacedModel::backward(const Tensor& loss, double grad) const {
   stagecoach::backward(loss, Tensor::full({}, grad, loss.dtype(), loss.device()));
 }
 
+std::optional<BatchPosition> position_of_part(std::int64_t samples, int part, int parts) {
+  std::optional<BatchPosition> position = BatchScope::current();
+  if (position) {
+    position->first += share_of(samples, part, parts).first;
+  }
+  return position;
+}
+
 std::vector<Device> open_devices(const WorldSettings& settings) {
   const World world = open_world(settings);
   throw_if<UsageError>(world.device == DeviceType::cpu && world.ranks >= kMaxDevices,

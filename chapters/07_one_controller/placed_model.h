@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "chapters/common/run.h"
 #include "core/asynchronous.h"
 #include "datasets/device_loader.h"
+#include "nn/batch_position.h"
 #include "parallel/training/predictor.h"
 
 namespace stagecoach {
@@ -30,6 +32,10 @@ struct PlacedModel {
   /// Runs the backward of `loss` [] on all devices, from the gradient `grad`.
   void backward(const Tensor& loss, double grad) const;
 };
+
+/// Returns where part `part` of the `parts` of a batch of `samples` is (micro_batches), if the batch's position is
+/// known.
+std::optional<BatchPosition> position_of_part(std::int64_t samples, int part, int parts);
 
 /// Returns the devices of the run: cpu:1, cpu:2, … (cpu:0 is the host's), or GPUs.
 std::vector<Device> open_devices(const WorldSettings& world);

@@ -12,6 +12,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/run.h"
+#include "chapters/common/sample.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
@@ -137,15 +138,20 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
     }
     measure(master, before, splits, result);
     const auto images = static_cast<double>(data.train.size());
+    const auto labels = static_cast<double>(run_options(settings).labels);
     result.loss = sums.loss.item() / images;
-    result.accuracy = sums.correct.item() / images;
+    result.accuracy = sums.correct.item() / (images * labels);
     result.images_per_second = images / result.seconds;
-    result.test_accuracy = accuracy(model, test_loader, data.test.size(), host);
+    result.test_accuracy = accuracy(model, test_loader, data.test.size(), host) / labels;
     if (folder.writes()) {
       folder.save_results(
           {.parameters = to_here(model.named_parameters()), .buffers = to_here(model.named_buffers()), .optimizer = {}},
           result);
     }
+  }
+  if (splits == settings.pipeline.splits->back()) {
+    model.train(false);
+    print_sample(settings, [&](const Tensor& tokens) { return model.forward(tokens.to(host)).to_here(); });
   }
   return result;
 }

@@ -91,6 +91,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     require_equal_replicas(parameters, mesh.data());  // throws unless their weights are equal
     evaluate(worker.pipeline, plan, epoch, worker.test_loader, counts ? nullptr : &uncounted);
   }
+  print_sample(settings, worker.pipeline, plan.schedule, mesh.pipeline(), rank.index == 0);  // --sample
 }
 
 void train(const Settings& settings) {

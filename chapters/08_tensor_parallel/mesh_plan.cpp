@@ -95,7 +95,7 @@ std::shared_ptr<Sequential> model_of_rank(const Settings& settings, const Datase
 Exchanges exchanges_of(const Settings& settings, const Dataset& data, std::int64_t microbatch) {
   const auto noted = std::make_shared<std::vector<Exchange>>();
   const auto model = model_of_rank(settings, data, noted);
-  Shape shape{microbatch, 3, settings.training.image_size, settings.training.image_size};
+  Shape shape = input_shape(settings.training, microbatch);
   Exchanges all;
   for (int i = 0; i < model->size(); ++i) {
     noted->clear();

@@ -27,7 +27,8 @@ class DryRank {
  public:
   DryRank(const Settings& settings, const Plan& plan, const Schedule& schedule, const Ledger* ledger, int rank,
           const std::vector<std::shared_ptr<Sequential>>& parts)
-      : plan_(plan),
+      : training_(settings.training),
+        plan_(plan),
         messages_(schedule),
         actions_(schedule.ranks[static_cast<std::size_t>(rank)]),
         lists_updates_(schedule.batch > 0),
@@ -100,8 +101,9 @@ class DryRank {
   Tensor take(const Action& receive) { return std::exchange(messages_.at(receive), {}); }
   bool is_last(int stage) const { return stage + 1 == plan_.stages(); }
   /// Returns a tensor of a micro-batch with the shape that enters `stage`.
-  Tensor entering(int stage, DType dtype = DType::float32) const {
-    return Tensor::empty(plan_.shapes[static_cast<std::size_t>(stage)].with(0, plan_.microbatch), dtype, kMeta);
+  Tensor entering(int stage) const {
+    return Tensor::empty(plan_.shapes[static_cast<std::size_t>(stage)].with(0, plan_.microbatch), DType::float32,
+                         kMeta);
   }
 
   void perform(const Action& action) {
@@ -123,19 +125,21 @@ class DryRank {
   }
 
   void forward(Stage& stage, int number, int microbatch) {
+    const BatchScope position(BatchPosition{});  // for layers that draw random numbers
     const bool is_first = number == 0;
-    const Tensor x =
-        is_first ? normalize(entering(0, DType::uint8)) : take({Operation::receive_forward, number, microbatch});
+    const Tensor x = is_first ? model_input(blank_inputs(training_, plan_.microbatch, kMeta))
+                              : take({Operation::receive_forward, number, microbatch});
     if (!is_last(number)) {
       messages_.at({Operation::receive_forward, number + 1, microbatch}) = stage.forward(microbatch, x, !is_first);
       return;
     }
-    const Tensor labels = Tensor::empty({plan_.microbatch}, DType::int32, kMeta);
+    const Tensor targets = blank_targets(training_, plan_.microbatch, kMeta);
     Tensor logits;
-    const Tensor loss = stage.forward_with_loss(microbatch, x, labels, !is_first, &logits);
-    sums_.add(loss, logits, labels);
+    const Tensor loss = stage.forward_with_loss(microbatch, x, targets, !is_first, &logits);
+    sums_.add(loss, logits, targets);
   }
 
+  const TrainingSettings& training_;
   const Plan& plan_;
   MessageGrid<Tensor> messages_;  // that are received or to be sent, or used by another stage of this rank
   const std::vector<Action>& actions_;

@@ -14,6 +14,7 @@
 #include "core/base/phrases.h"
 #include "core/base/throw_if.h"
 #include "core/device.h"
+#include "datasets/text.h"
 #include "nn/models.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/launch/transports.h"
@@ -53,9 +54,6 @@ std::int64_t usual_microbatches(const Settings& s) {
 
 void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   TrainingSettings& training = s.training;
-  if (s.data.smoke) {
-    s.data.source = "generated";
-  }
   if (s.world.clock == ClockKind::modelled) {
     s.run.profile = s.run.profile || s.run.explain;  // times that are computed cost nothing
   }
@@ -66,8 +64,9 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if (training.momentum < 0) {
     training.momentum = training.optimizer == OptimizerKind::sgd ? 0.9 : 0;
   }
-  if (s.chapter == 1 && (training.lr_schedule != RateShape::constant || training.lr_warmup > 0)) {
-    s.world.cuda_graph = false;  // a recorded step would keep the learning rate of its recording
+  if (s.chapter == 1 &&
+      (training.lr_schedule != RateShape::constant || training.lr_warmup > 0 || training.dropout > 0)) {
+    s.world.cuda_graph = false;  // a recorded step would keep the learning rate, or the masks, of its recording
   }
   if (s.pipeline.chunks == 0) {
     const ScheduleKind* kind = find_schedule(s.pipeline.schedule);  // null: a file, or a chapter's own loop
@@ -92,9 +91,14 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
     training.image_size = default_image_size(training.model);
   }
   const ModelSizes sizes = default_sizes(training.model);
-  for (const auto& [size, fallback] :
-       {std::pair(&training.depth, sizes.depth), {&training.width, sizes.width}, {&training.heads, sizes.heads}}) {
+  for (const auto& [size, fallback] : {std::pair(&training.depth, sizes.depth),
+                                       {&training.width, sizes.width},
+                                       {&training.heads, sizes.heads},
+                                       {&training.context, sizes.context}}) {
     *size = *size == 0 ? fallback : *size;
+  }
+  if (s.data.smoke || (reads_text(training) && !was_given("data") && s.data.source == "generated")) {
+    s.data.source = reads_text(training) ? "text:book" : "generated";
   }
 }
 
@@ -165,6 +169,12 @@ std::vector<IdleFlags> idle_flags(const Settings& s, const Chapter& chapter) {
        "only --explain --out writes tables; give --explain and --out DIR, or leave out the flag"},
       {s.run.explain, "summary", "--explain trains nothing, so there is nothing to sum up; leave out one of them"},
       {s.run.resume.empty(), "accept-new-data", "a new run accepts any data; give --resume too, or leave out the flag"},
+      {!reads_text(training), "dropout sample", "only --model gpt has it; use that model, or leave out the flag"},
+      {is_remote, "dropout",
+       "with --form remote the workers do not know which samples they get; leave out the flag, or use another --form"},
+      {s.run.explain, "sample", "--explain trains nothing that could write; leave out one of them"},
+      {training.class_parallel, "sample",
+       "with --class-parallel no rank has all logits of a byte; leave out one of them"},
       {tensor_ranks == 1 || training.sequence_parallel, "overlap",
        "only the sums of tensor parallelism without --sequence-parallel are overlapped; leave out one of them"},
       {training.model != "vit" || training.tensor_slices == 1, "sequence-parallel",
@@ -172,6 +182,19 @@ std::vector<IdleFlags> idle_flags(const Settings& s, const Chapter& chapter) {
       {training.tensor_slices == 1, "class-parallel",
        "only two or more slices can share the classes; give --tensor-slices 2, or in chapter 8 --mesh tp=2"},
   };
+}
+
+/// Throws UsageError if the data are not what the model takes.
+void require_fitting_data(const Settings& s) {
+  const TrainingSettings& training = s.training;
+  const bool takes_text = reads_text(training);
+  refuse_if(takes_text != is_text(s.data.source), "--data {}: --model {} takes {}; give --data {}, or use {}",
+            s.data.source, training.model, takes_text ? "text" : "images",
+            takes_text ? "text:book or text:FILE" : "generated or a folder of images",
+            takes_text ? "another --model" : "--model gpt");
+  refuse_if(takes_text && (training.augment || training.image_size != 0),
+            "--{}: --model gpt takes text, not images; leave out the flag",
+            training.augment ? "augment" : "image-size");
 }
 
 /// Throws UsageError for a flag that would change nothing.
@@ -334,6 +357,7 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   const TrainingSettings& training = s.training;
   const WorldSettings& world = s.world;
   require_sizes(training.model, sizes_of(training));
+  require_fitting_data(s);
   require_effect(s, chapter);
   require_consistent_pipeline(s);
   require_consistent_mesh(s, chapter);

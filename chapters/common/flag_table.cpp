@@ -42,7 +42,9 @@ std::string list(const std::vector<std::string>& names) { return fmt::format("{}
 std::vector<Flag> data() {
   return {
       {"data", text(&Data::source), Scope::run, kAll,  // the same images may be elsewhere
-       "Folder of CIFAR-10 in its binary layout, arrays or images, or 'generated'"},
+       "Folder of CIFAR-10 in its binary layout, arrays or images, or 'generated'; for gpt text:FILE or text:book, "
+       "this "
+       "project's texts"},
       {"max-megapixels", whole(&Data::max_megapixels, 1, 700), Scope::run, kAll,  // 3 bytes per pixel fit in an int
        "Reject larger images before they are decoded"},
       {"background", text(&Data::background), Scope::run, kAll,
@@ -61,11 +63,15 @@ std::vector<Flag> model() {
       {"model", word(&Training::model, models, [=](std::size_t i) { return models[i]; }), Scope::training, kAll,
        "Model to train"},
       {"depth", whole(&Training::depth, 0, 256), Scope::training, kAll,
-       "Number of equal layers in vit and mlp (0: the model's default)"},
+       "Number of equal layers in vit, gpt and mlp (0: the model's default)"},
       {"width", whole(&Training::width, 0, 8192), Scope::training, kAll,
-       "Features per token in vit, or per hidden layer in mlp (0: the model's default)"},
+       "Features per token in vit and gpt, or per hidden layer in mlp (0: the model's default)"},
       {"heads", whole(&Training::heads, 0, 1024), Scope::training, kAll,
-       "Attention heads of vit; their number must divide the width (0: the model's default)"},
+       "Attention heads of vit and gpt; their number must divide the width (0: the model's default)"},
+      {"context", whole(&Training::context, 0, 4096), Scope::training, kAll,
+       "Bytes of a sequence of gpt (0: the model's default)"},
+      {"dropout", real(&Training::dropout, 1e-6, 0.999, kOrZero), Scope::training, kAll,
+       "Probability with which gpt drops an activation in training (0: it has no dropout)"},
       {"head", word(&Training::head), Scope::training, kAll,
        "Output of the model: 'softmax' adds a softmax before the loss"},
   };
@@ -74,9 +80,9 @@ std::vector<Flag> model() {
 std::vector<Flag> optimization() {
   return {
       {"epochs", whole(&Training::epochs, 1, kMaxSteps), Scope::scheduled_training, kAll,
-       "Total number of epochs (passes over the training images)"},
+       "Total number of epochs (passes over the training data)"},
       {"batch-size", whole(&Training::batch_size, 1, kMaxBatchSize), Scope::training, kAll,
-       "Images per optimizer step"},
+       "Images, or sequences, per optimizer step"},
       {"microbatches", whole(&Training::microbatches, 1, 1 << 16), Scope::batch_parts, in(1, 3, 4, 5, 6, 7, 8),
        "Micro-batches per batch; their gradients are added"},
       {"optimizer", word(&Training::optimizer), Scope::training, kAll, "Optimizer"},
@@ -235,6 +241,8 @@ std::vector<Flag> run_and_output(const Chapter& chapter) {
       {"profile", on_off(&Runs::profile), Scope::command, kAll, "Show where the time went in the first steps"},
       {"summary", on_off(&Runs::summary), Scope::command, kAll,
        "At the end, show five numbers: step time, idle share, memory per rank, bytes per link, staleness"},
+      {"sample", whole(&Runs::sample, 0, 1 << 20), Scope::command, kAll,
+       "At the end, let gpt write this many bytes of text and print them"},
       {"inject", word(&Training::inject, bugs, [=](std::size_t i) { return bug_named(bugs[i]); }), Scope::command,
        in(1, 2, 3, 4, 5, 6), "Train with a known bug, to be found (docs/bugs.md); 'list' lists those of this chapter"},
       {"smoke", on_off(&Data::smoke), Scope::training, kAll, "A run of a few seconds on generated data"},

@@ -18,6 +18,7 @@
 #include "chapters/common/open.h"
 #include "core/base/throw_if.h"
 #include "core/kernels/levels.h"
+#include "datasets/text.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/schedule/schedule_kinds.h"
 
@@ -104,7 +105,7 @@ void read_line(CLI::App& app, int argc, const char* const* argv, const Chapter& 
 
 /// Throws UsageError if --out is in the folder of the data: a later run would take what is there for data.
 void require_out_beside_data(const Settings& s) {
-  if (s.run.out.empty() || s.data.source == "generated") {
+  if (s.run.out.empty() || s.data.source == "generated" || is_text(s.data.source)) {
     return;
   }
   std::error_code ignored;
@@ -219,7 +220,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     settings.run.resumed_level = older->world.cpu_level;
   }
   throw_if<UsageError>(settings.data.smoke && was_given("data"),
-                       "--data: --smoke, here or in the run to resume, runs on generated images; leave out --data");
+                       "--data: --smoke, here or in the run to resume, chooses its own data; leave out --data");
   if (settings.world.device->type == DeviceType::cpu) {
     settings.world.cpu_level = cpu::level_in_use().name;
   }

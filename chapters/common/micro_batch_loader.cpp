@@ -12,9 +12,11 @@ MicroBatchLoader::MicroBatchLoader(const Settings& settings, const Dataset& data
       batch_size_(settings.training.batch_size),
       microbatches_(microbatches),
       needs_(needs),
-      shard_(shard) {}
+      shard_(shard),
+      has_dropout_(settings.training.dropout > 0) {}
 
 void MicroBatchLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
+  epoch_ = epoch;
   next_batch_ = first_batch;
   if (needs_ != Needs::nothing) {
     loader_.start_epoch(epoch, first_batch);
@@ -32,8 +34,13 @@ std::optional<MicroBatches> MicroBatchLoader::next() {
     return std::nullopt;
   }
   MicroBatches split;
-  split.global_size = std::min(batch_size_, samples_ - next_batch_++ * batch_size_);
-  split.sizes = micro_batch_sizes(share_of(split.global_size, shard_.index, shard_.of).count, microbatches_);
+  split.global_size = std::min(batch_size_, samples_ - next_batch_ * batch_size_);
+  const Share share = share_of(split.global_size, shard_.index, shard_.of);
+  split.sizes = micro_batch_sizes(share.count, microbatches_);
+  if (has_dropout_) {
+    split.position = {(epoch_ - 1) * batch_count() + next_batch_, share.first};
+  }
+  ++next_batch_;
   if (needs_ != Needs::nothing) {
     const std::optional<Batch> batch = loader_.next();
     split.inputs = micro_batches(batch->inputs, microbatches_);

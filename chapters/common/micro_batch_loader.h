@@ -4,6 +4,7 @@
 /// loaders of all ranks have the same order, so that inputs and targets match.
 
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/tensor.h"
 #include "datasets/device_loader.h"
 #include "datasets/shares.h"
+#include "nn/batch_position.h"
 
 namespace stagecoach {
 
@@ -21,7 +23,18 @@ struct MicroBatches {
   std::vector<Tensor> inputs = {};       ///< images uint8 [n, 3, H, W] each, on ranks that hold the first stage
   std::vector<Tensor> targets = {};      ///< labels int32 [n] each, on ranks that hold the last stage
 
+  /// Where its first sample is, for dropout; none without it: GPUs then record forwards.
+  std::optional<BatchPosition> position = {};
+
   int count() const { return static_cast<int>(sizes.size()); }
+  /// Returns where the first sample of a micro-batch is.
+  std::optional<BatchPosition> position_of(int microbatch) const {
+    std::optional<BatchPosition> at = position;
+    if (at) {
+      at->first += std::accumulate(sizes.begin(), sizes.begin() + microbatch, std::int64_t{0});
+    }
+    return at;
+  }
   /// Returns what the model takes of a micro-batch (model_input): images as floats from -1 to 1, [n, 3, H, W].
   Tensor input(int microbatch) const { return model_input(inputs[static_cast<std::size_t>(microbatch)]); }
   /// Returns its targets, such as labels [n].
@@ -55,6 +68,8 @@ class MicroBatchLoader {
   std::int64_t microbatches_;
   Needs needs_;
   Shard shard_;
+  bool has_dropout_;
+  std::int64_t epoch_ = 1;
   std::int64_t next_batch_ = 0;
   std::int64_t left_out_ = -1;
 };

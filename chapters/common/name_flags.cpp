@@ -9,8 +9,10 @@ namespace {
 /// What the libraries write, and what the user of a chapter reads instead.
 constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
     {"`accept_new_data`", "--accept-new-data"},
+    {"`context`", "--context"},
     {"`data`", "--data"},
     {"`depth`", "--depth"},
+    {"`dropout`", "--dropout"},
     {"`epochs`", "--epochs"},
     {"`find_unused`", "--find-unused"},
     {"`group`", "--group"},

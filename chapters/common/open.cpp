@@ -12,6 +12,7 @@
 #include "core/cuda_backend.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
+#include "datasets/text.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/tensor_parallel/class_parallel_loss.h"
 #include "parallel/tensor_parallel/sliced_layers.h"
@@ -77,10 +78,14 @@ TrainTest read_data(const Settings& settings) {
     const GeneratedSettings sizes = generated_sizes(settings);
     return settings.run.explain ? outline_of(sizes) : generate(sizes);  // a plan needs no images
   }
-  TrainTest data = open_dataset(settings.data.source, {.image_size = settings.training.image_size,
-                                                       .max_pixels = settings.data.max_megapixels * 1'000'000,
-                                                       .background = *settings.data.background});
-  throw_if<DataError>(!data.train.has_images() || data.train.classes.empty(),
+  constexpr std::int64_t kSmokeBytes = 1 << 14;
+  TrainTest data =
+      open_dataset(settings.data.source,
+                   {.image_size = settings.training.image_size,
+                    .max_pixels = settings.data.max_megapixels * 1'000'000,
+                    .background = *settings.data.background},
+                   {.context = settings.training.context, .max_bytes = settings.data.smoke ? kSmokeBytes : 0});
+  throw_if<DataError>(!is_text(settings.data.source) && (!data.train.has_images() || data.train.classes.empty()),
                       "--data {} has no images with labels: expected inputs uint8 [N, 3, H, W] and targets int32 [N]; "
                       "write them so, or train on other samples with a program of your own (docs/library.md)",
                       settings.data.source);
@@ -162,17 +167,34 @@ LossFunction loss_of(const TrainingSettings& training, Communicator* tensor_grou
   return class_parallel_loss({tensor_group->size(), tensor_group->rank(), tensor_group});
 }
 
-ModelSizes sizes_of(const TrainingSettings& training) { return {training.depth, training.width, training.heads}; }
+Shape input_shape(const TrainingSettings& training, std::int64_t count) {
+  const std::int64_t side = training.image_size;
+  return reads_text(training) ? Shape{count, training.context} : Shape{count, 3, side, side};
+}
+
+Tensor blank_inputs(const TrainingSettings& training, std::int64_t count, Device device) {
+  return Tensor::zeros(input_shape(training, count), reads_text(training) ? DType::int32 : DType::uint8, device);
+}
+
+Tensor blank_targets(const TrainingSettings& training, std::int64_t count, Device device) {
+  return Tensor::zeros(reads_text(training) ? Shape{count, training.context} : Shape{count}, DType::int32, device);
+}
+
+ModelSizes sizes_of(const TrainingSettings& training) {
+  return {training.depth, training.width, training.heads, training.context};
+}
 
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data,
                                           std::shared_ptr<const LayerFactory> layers) {
-  throw_if<UsageError>(
-      training.model == "toy",
-      "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, vit, mlp or a resnet");
+  throw_if<UsageError>(training.model == "toy",
+                       "--model toy takes 4 numbers, not images or text, and is for chapter 2 only; use convnet, vit, "
+                       "mlp, gpt or a resnet");
   ModelSettings settings{.softmax_head = training.head == Head::softmax,
                          .classes = static_cast<std::int64_t>(data.classes.size()),
                          .image_size = training.image_size,
-                         .sizes = sizes_of(training)};
+                         .sizes = sizes_of(training),
+                         .dropout = training.dropout,
+                         .seed = training.seed};
   const auto make = [&](const std::string& flag) {
     try {
       return make_model(training.model, settings);
@@ -180,7 +202,7 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
       throw UsageError(fmt::format("{}: {}", flag, error.what()));
     }
   };
-  const auto whole = make(fmt::format("--image-size {}", training.image_size));
+  const auto whole = make(reads_text(training) ? "--model gpt" : fmt::format("--image-size {}", training.image_size));
   if (layers == nullptr && training.tensor_slices == 1) {
     return whole;
   }

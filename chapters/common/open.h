@@ -27,7 +27,7 @@ World open_world(const WorldSettings& settings);
 MeshSizes mesh_of(const Settings& settings);
 /// Returns the number of ranks per stage of a pipeline: one each, unless --replicas sets more.
 std::vector<int> replicas_of(const Settings& settings);
-/// Returns the data set of --data; with --smoke, a few generated images. Prints what was read, and what was left out.
+/// Returns the data set of --data; with --smoke, little of it. Prints what was read, and what was left out.
 TrainTest open_data(const Settings& settings);
 /// Training shuffles the images, and with --augment augments them. A test takes them as they are stored.
 enum class LoaderFor { training, testing };
@@ -42,7 +42,14 @@ ClassParallel classes_of(const TrainingSettings& training);
 /// Returns the loss of the model: `tensor_group` is the communicator of the ranks that cut its layers; null, or only
 /// one rank: one device has all logits, and with --class-parallel computes their loss in the slices of --tensor-slices.
 LossFunction loss_of(const TrainingSettings& training, Communicator* tensor_group = nullptr);
-/// Returns the sizes of --depth, --width and --heads.
+/// Returns whether the model takes text: sequences of bytes, with a label for each; otherwise images.
+inline bool reads_text(const TrainingSettings& training) { return training.context > 0; }
+/// Returns the shape of the model's inputs for `count` samples, [count, …].
+Shape input_shape(const TrainingSettings& training, std::int64_t count);
+/// Return the inputs and the targets of a batch of `count` samples, as a loader makes them, all zeros: for plans.
+Tensor blank_inputs(const TrainingSettings& training, std::int64_t count, Device device);
+Tensor blank_targets(const TrainingSettings& training, std::int64_t count, Device device);
+/// Returns the sizes of --depth, --width, --heads and --context.
 ModelSizes sizes_of(const TrainingSettings& training);
 /// Returns the model of --model, without memory for its parameters. `layers` makes the layers that can be cut; null:
 /// one device makes them, in the slices of --tensor-slices.

@@ -4,6 +4,7 @@
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
+#include "chapters/common/sample.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 
@@ -54,7 +55,8 @@ StepData data_of(const MicroBatches& batch) {
   return {.input = [&batch](int i) { return batch.input(i); },
           .labels = [&batch](int i) { return batch.target(i); },
           .samples = batch.sizes,
-          .of = batch.global_size};
+          .of = batch.global_size,
+          .position = batch.position};
 }
 
 /// Runs `schedule` for a batch; for a last batch with fewer images, with fewer micro-batches.
@@ -91,6 +93,7 @@ void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
 }
 
 void StepByHand::forward(int i) {
+  const BatchScope position(batch_.position_of(i));
   const bool x_needs_grad = !messages_.is_first();
   const Tensor x = messages_.is_first() ? batch_.input(i) : messages_.receive_forward(i);
   if (messages_.is_last()) {
@@ -123,6 +126,22 @@ void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoad
     }};
     run(pipeline, forwards, batch, hooks);
   }
+  pipeline.train(true);
+}
+
+void print_sample(const Settings& settings, Pipeline& pipeline, const Schedule& schedule, Communicator& comm,
+                  bool prints) {
+  const Schedule forwards = forwards_of(with_fewer_microbatches(schedule, 1));
+  const auto forward = [&](const Tensor& tokens) {
+    Tensor found;
+    pipeline.run(forwards, {.input = [&](int) { return tokens.to(comm.device()); }, .labels = {}, .samples = {1}},
+                 {.see_logits = [&](int, const Tensor&, const Tensor& logits) { found = logits; }});
+    return found;
+  };
+  pipeline.train(false);
+  print_sample(
+      settings, forward, [&](int byte) { return static_cast<int>(comm.sum_numbers({static_cast<double>(byte)})[0]); },
+      prints);
   pipeline.train(true);
 }
 

@@ -67,4 +67,12 @@ class StepByHand {
 /// Micro-batches follow each other through the stages.
 void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoader& loader, EpochSums* sums = nullptr);
 
+/// --sample: prints what a pipeline writes that runs `schedule`, on a rank that `prints`. All ranks of `comm`, those of
+/// the pipeline, call it together.
+void print_sample(const Settings& settings, Pipeline& pipeline, const Schedule& schedule, Communicator& comm,
+                  bool prints);
+inline void print_sample(const Settings& settings, Pipeline& pipeline, const Schedule& schedule, Communicator& comm) {
+  print_sample(settings, pipeline, schedule, comm, comm.rank() == 0);
+}
+
 }  // namespace stagecoach

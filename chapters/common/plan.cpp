@@ -148,7 +148,7 @@ void Plan::place_layers(const TrainingSettings& training) {
   std::vector<int> all(schedule.ranks.size());
   std::iota(all.begin(), all.end(), 0);
   set_pipelines(*this, {all});
-  shapes = shapes_entering(*model, split, {1, 3, training.image_size, training.image_size});
+  shapes = shapes_entering(*model, split, input_shape(training, 1));
   int layer = 0;
   for (int s = 0; s < stages(); ++s) {
     for (int i = 0; i < split[static_cast<std::size_t>(s)]; ++i, ++layer) {

@@ -44,12 +44,13 @@ std::int64_t largest_micro_batch(const TrainingSettings& training, std::int64_t 
 /// for the modelled device.
 std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const World& world, std::int64_t count,
                                          Sequential& model) {
-  const Shape images{count, 3, training.image_size, training.image_size};
   constexpr int kRepeats = 5;
   const bool is_modelled = world.clock == ClockKind::modelled;
+  const DType type = reads_text(training) ? DType::int32 : DType::float32;
   const Device device{is_modelled ? DeviceType::meta : world.device};
   const auto clock = make_clock(world.clock, device, {}, world.device_model);
-  Tensor bytes = to_bytes(profile_layers(model, images, device, is_modelled ? 1 : kRepeats, *clock));
+  Tensor bytes =
+      to_bytes(profile_layers(model, input_shape(training, count), device, is_modelled ? 1 : kRepeats, *clock, type));
   broadcast_from_rank_zero(world, bytes);
   return layers_from(bytes);
 }
@@ -105,6 +106,7 @@ std::string why_not_recorded(const Settings& settings) {
   const std::pair<bool, const char*> reasons[] = {
       {settings.run.profile, "--profile times each"},
       {settings.world.clock != ClockKind::wall, "a virtual clock times each"},
+      {settings.training.dropout > 0, "dropout draws other numbers each time"},
       {settings.pipeline.recompute, "with --recompute the activations of a graph would stay in memory"},
       {settings.training.inject != Bug::none, "a layer with a bug may do something else each time"},
       {settings.data_parallel.sync_batch_norm, "with --sync-batch-norm layers wait for other ranks"},

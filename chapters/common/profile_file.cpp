@@ -29,6 +29,7 @@ std::vector<std::pair<std::string, std::int64_t>> sizes_in(const Settings& setti
           {"depth", training.depth},
           {"width", training.width},
           {"heads", training.heads},
+          {"context", training.context},
           {"tensor-slices", training.tensor_slices},
           {"tp", settings.data_parallel.mesh->tensor}};
 }

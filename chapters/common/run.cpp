@@ -4,6 +4,7 @@
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/name_flags.h"
+#include "chapters/common/open.h"
 
 namespace stagecoach {
 
@@ -15,6 +16,7 @@ RunOptions run_options(const Settings& settings, const Communicator* comm) {
                      .accept_new_data = run.accept_new_data,
                      .epochs = settings.training.epochs,
                      .batch_size = settings.training.batch_size,
+                     .labels = reads_text(settings.training) ? settings.training.context : 1,
                      .rate = {.shape = settings.training.lr_schedule, .warm_up = settings.training.lr_warmup},
                      .profile = run.profile,
                      .summary = run.summary,

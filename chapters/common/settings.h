@@ -24,7 +24,7 @@ namespace stagecoach {
 
 struct Chapter;
 
-/// Where the images come from.
+/// Where the images, or the text, come from.
 struct DataSettings {
   std::string source = "generated";
   std::int64_t max_megapixels = kMaxPixels / 1'000'000;     ///< of each image file in a folder; larger ones are refused
@@ -41,6 +41,8 @@ struct TrainingSettings {
   std::int64_t depth = 0;
   std::int64_t width = 0;
   std::int64_t heads = 0;
+  std::int64_t context = 0;
+  double dropout = 0;  ///< probability
   bool augment = false;
   std::int64_t epochs = 10;
   std::int64_t batch_size = 64;
@@ -120,6 +122,7 @@ struct RunSettings {
   std::string resume = "";
   std::string resumed_level = "";  ///< the cpu_level of the run to resume; empty if it is not known
   bool accept_new_data = false;
+  std::int64_t sample = 0;  ///< bytes that the model writes at the end
   bool explain = false;
   bool lowered = false;
   TableFormat table_format = TableFormat::stagecoach;

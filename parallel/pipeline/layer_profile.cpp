@@ -143,6 +143,7 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
   bool input_is_kept = true;  // by the owner of the micro-batch
   for (int i = 0; i < model.size(); ++i) {
     const bool first = i == 0;
+    const BatchScope scope(BatchPosition{});  // for layers that draw random numbers
     LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
     Module& layer = *model.layer(i);
     {

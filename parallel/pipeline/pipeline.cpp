@@ -211,7 +211,10 @@ void Pipeline::receive(const Action& action) {
 std::optional<BatchPosition> Pipeline::position_of(int microbatch) const {
   std::optional<BatchPosition> position = data_.position;
   if (position) {
-    position->first += std::accumulate(data_.samples.begin(), data_.samples.begin() + microbatch, std::int64_t{0});
+    const int begin = microbatch / batch_ * batch_;  // of its batch
+    position->step += microbatch / batch_;
+    position->first +=
+        std::accumulate(data_.samples.begin() + begin, data_.samples.begin() + microbatch, std::int64_t{0});
   }
   return position;
 }

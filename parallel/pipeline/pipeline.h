@@ -31,7 +31,7 @@ struct StepData {
   std::vector<std::int64_t> samples;
   /// The number of samples of the whole batch, if other pipelines train on the rest of it.
   std::optional<std::int64_t> of = {};
-  /// Where the first micro-batch is, for layers that draw random numbers.
+  /// Where the first micro-batch is, for layers that draw random numbers. Of several batches each is one step more.
   std::optional<BatchPosition> position = {};
   /// Returns more inputs of the layers, by name, on the device of the calling rank: any rank calls it. May be empty.
   std::function<NamedTensors(int microbatch)> values = {};

@@ -29,8 +29,9 @@ std::optional<double> busy_seconds(Device device) {
 
 }  // namespace
 
-EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices)
+EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices, std::int64_t labels_per_sample)
     : comm_(comm),
+      labels_per_sample_(static_cast<double>(labels_per_sample)),
       progress_(start_of(1, static_cast<std::size_t>(comm.size()) * devices.size())),
       train_sums_(comm.device()),
       test_sums_(comm.device()) {
@@ -144,7 +145,7 @@ void EpochMeter::combine_ranks() {
   progress_.loss_sum = all[0];
   progress_.correct = static_cast<std::int64_t>(all[1]);
   progress_.waited = all[2];
-  test_accuracy_ = test_images_ > 0 ? all[3] / static_cast<double>(test_images_) : 0;
+  test_accuracy_ = test_images_ > 0 ? all[3] / (static_cast<double>(test_images_) * labels_per_sample_) : 0;
   progress_.seconds = all[4];
   progress_.rank_seconds = all[5];
 
@@ -181,7 +182,7 @@ EpochResult EpochMeter::finish_epoch(Prediction prediction) {
   const auto images = static_cast<double>(done.seen);
   return {.epoch = done.epoch,
           .loss = done.loss_sum / images,
-          .accuracy = static_cast<double>(done.correct) / images,
+          .accuracy = static_cast<double>(done.correct) / (images * labels_per_sample_),
           .test_accuracy = test_accuracy_,
           .seconds = done.seconds,
           .clock = to_string(comm_.clock().kind()),

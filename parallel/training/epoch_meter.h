@@ -20,15 +20,15 @@ struct EpochSums {
   explicit EpochSums(Device device)
       : loss(Tensor::zeros({}, DType::float64, device)), correct(Tensor::zeros({}, DType::int32, device)) {}
 
-  /// Adds a micro-batch: the sum of its losses [], and the number of images whose logits [n, classes] are highest for
-  /// the label [n].
+  /// Adds a micro-batch: the sum of its losses [], and the number of labels [n, …] for which the logits
+  /// [n, …, classes] are highest.
   void add(const Tensor& loss_sum, const Tensor& logits, const Tensor& labels) {
     accumulate(loss_sum, loss);
     count_correct(logits, labels, correct);
   }
 
   Tensor loss;     ///< [] float64, summed over the images seen
-  Tensor correct;  ///< [] int32, how many of them were classified correctly
+  Tensor correct;  ///< [] int32, how many of their labels were predicted
 };
 
 class EpochMeter {
@@ -36,7 +36,7 @@ class EpochMeter {
   /// `comm` has all ranks of the world. Measures the memory of `devices`, on which this rank works; if they are
   /// asynchronous, the rank is idle when they are, on average. Must be constructed before the model, since memory that
   /// was allocated earlier does not count.
-  EpochMeter(Communicator& comm, const std::vector<Device>& devices);
+  EpochMeter(Communicator& comm, const std::vector<Device>& devices, std::int64_t labels_per_sample = 1);
 
   const Progress& progress() const { return progress_; }
   /// Returns the sums that the training adds to, on the device. The tensors are the same in all epochs.
@@ -84,6 +84,7 @@ class EpochMeter {
     std::int64_t held_before;  // bytes allocated before the run
   };
   Communicator& comm_;
+  double labels_per_sample_;
   std::vector<Watched> devices_;
   Progress progress_;
   EpochSums train_sums_;

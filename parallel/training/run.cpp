@@ -68,7 +68,7 @@ Run::Run(const RunOptions& options, Communicator& comm, const RankRole& role, co
       role_(role),
       owner_of_layers_(role.replica_of.value_or(comm.rank())),
       folder_(options, comm.rank()),
-      meter_(comm, devices),
+      meter_(comm, devices, options.labels),
       stop_(comm),
       keep_alive_(comm, options.timeout),
       trace_(comm, devices, options_) {

@@ -118,7 +118,7 @@ constexpr ModelSizes kTinyGpt{.depth = 2, .width = 8, .heads = 2, .context = 6};
 // Those of nanoGPT, so that its programs can load the weights.
 TEST(Models, GptHasTheNamesOfNanoGpt) {
   const auto gpt = make_model("gpt", {.classes = 256, .sizes = kTinyGpt});
-  EXPECT_EQ(gpt->size(), 1 + 2 + 2);
+  EXPECT_EQ(gpt->size(), 2 + 2 + 2);
   EXPECT_EQ(gpt->output_shape({5, 6}), (Shape{5, 6, 256}));
   gpt->materialize(1);
   std::vector<std::string> names;
