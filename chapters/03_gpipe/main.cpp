@@ -30,8 +30,9 @@ void forward_backward_by_hand(Stage& stage, const Plan& plan, const MicroBatches
   // All forwards. A send does not wait: the next micro-batch starts while the output of this one is still being sent.
   // The stage keeps each micro-batch's graph under its number, for the backward.
   for (int i = 0; i < batch.count(); ++i) {
-    const BatchScope position(batch.position_of(i));       // for layers that draw random numbers (--dropout)
-    const Tensor x = messages.is_first() ? batch.input(i)  // [n, 3, H, W]
+    // Layers that draw random numbers (--dropout) draw them by step and sample.
+    const BatchScope position(batch.position_of(i));
+    const Tensor x = messages.is_first() ? batch.input(i)                // [n, 3, H, W]
                                          : messages.receive_forward(i);  // [n, …]
     if (messages.is_last()) {
       Tensor logits;

@@ -9,6 +9,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/autograd/backward.h"
+
 namespace stagecoach {
 namespace {
 
@@ -188,6 +190,20 @@ TEST_P(Operations, CrossEntropy) {
   EXPECT_TRUE(near(cross_entropy(logits, labels_of(labels, device())), {sum / 6}, {})) << "the mean is the default";
 }
 
+// A sample with several labels counts with their mean, so the sum over samples divided by their number is the mean.
+TEST_P(Operations, CrossEntropyOfSeveralLabelsPerSample) {
+  const Tensor rows = random({6, 4}, "logits").set_requires_grad(true);
+  const Tensor labels = labels_of({3, 0, 1, 1, 2, 3}, device());
+  const Tensor mean = cross_entropy(rows, labels);
+  backward(mean);
+  const Tensor samples = rows.detach().reshape({2, 3, 4}).set_requires_grad(true);
+  const Tensor sum = cross_entropy(samples, labels.reshape({2, 3}), Reduction::sum);
+  EXPECT_NEAR(sum.item(), 2 * mean.item(), 1e-6);
+  EXPECT_NEAR(cross_entropy(samples, labels.reshape({2, 3})).item(), mean.item(), 1e-6);
+  backward(sum);
+  EXPECT_TRUE(close(samples.grad().reshape({6, 4}), scale(rows.grad(), 2), 1e-6, 1e-7));
+}
+
 TEST_P(Operations, CrossEntropyDoesNotOverflow) {
   EXPECT_TRUE(
       near(cross_entropy(typed({5000, -5000, -5000, 5000}, {2, 2}), labels_of({0, 0}, device()), Reduction::sum),
@@ -254,6 +270,8 @@ TEST_P(Operations, CountCorrectAddsToTheCount) {
   EXPECT_EQ(count.item(), 15);
   count_correct(labels_of({2, 0, 1, 0}, device()), labels_of({2, 1, 1, 2}, device()), count);  // predicted classes
   EXPECT_EQ(count.item(), 17);
+  count_correct(logits.reshape({2, 2, 3}), labels_of({2, 0, 1, 2}, device()).reshape({2, 2}), count);
+  EXPECT_EQ(count.item(), 20);
 }
 
 }  // namespace

@@ -42,16 +42,19 @@ COMMON = {
     "lr-warmup": ["0", "3", "1073741824", "1073741825"],
     "seed": ["0", "7", "18446744073709551615"],
     "head": ["logits", "softmax"],
-    "model": ["convnet", "toy", "vit", "mlp"],
+    "model": ["convnet", "toy", "vit", "mlp", "gpt"],
     "depth": ["0", "1", "2", "256", "257"],
     "width": ["0", "16", "512", "8193"],  # 8192 is legal, but a vit of it takes minutes and most of the memory
     "heads": ["0", "2", "3", "1024", "1025"],
+    "context": ["0", "1", "16", "4097"],  # attention over 4096 bytes is legal, and takes minutes
+    "dropout": ["0", "0.1", "0.999", "1"],
+    "sample": ["0", "5", "1048577"],
     # 1024 is legal too, but the 65,536 patches of a vit's image attend to each other for days.
     "image-size": ["0", "32", "31", "64", "1025"],
     "device": ["cpu", "cpu:0", "cpu:1", "cpu:128", "cuda", "cuda:1", "cuda:4294967296"],
     "threads": ["1", "2", "1025"],
     "resume": ["run", "nowhere", "tiny"],
-    "data": ["tiny", "nowhere", "generated", "run"],
+    "data": ["tiny", "nowhere", "generated", "run", "text:book", "text:profile.json", "text:nowhere"],
     "augment": None,
     "tf32": None,
     "profile": None,

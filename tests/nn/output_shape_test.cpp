@@ -34,9 +34,10 @@ std::optional<Shape> shape_or_refusal(const GetShape& get_shape) {
 std::string text(const std::optional<Shape>& shape) { return shape ? to_string(*shape) : "a refusal"; }
 
 /// Checks a module with memory, in evaluation, both ways. Returns the shape that its forward gives.
-std::optional<Shape> expect_same_shape(Module& module, const Shape& input, const std::string& name) {
+std::optional<Shape> expect_same_shape(Module& module, const Shape& input, const std::string& name,
+                                       DType type = DType::float32) {
   const NoGrad no_grad;
-  const auto forward = shape_or_refusal([&] { return module.forward(Tensor::zeros(input)).shape(); });
+  const auto forward = shape_or_refusal([&] { return module.forward(Tensor::zeros(input, type)).shape(); });
   const auto predicted = shape_or_refusal([&] { return module.output_shape(input); });
   EXPECT_EQ(text(predicted), text(forward)) << name << " for " << to_string(input);
   return forward;
@@ -94,11 +95,17 @@ TEST(OutputShape, IsThatOfForwardForEveryLayerOfEveryModel) {
     if (name == "toy") {
       inputs = {{3, 4}, {1, 4}, {0, 4}, {3, 5}, {3, 4, 1}};
     }
+    DType type = DType::float32;
+    if (name == "gpt") {
+      inputs = {{3, 64}, {1, 64}, {0, 64}, {3, 65}, {3, 1}, {64}, {3, 64, 1}};
+      type = DType::int32;
+    }
     for (const Shape& input : inputs) {
-      expect_same_shape(*model, input, name);
+      expect_same_shape(*model, input, name, type);
       std::optional<Shape> shape = input;
       for (int i = 0; shape && i < model->size(); ++i) {
-        shape = expect_same_shape(*model->layer(i), *shape, fmt::format("{}, layer {}", name, model->name(i)));
+        shape = expect_same_shape(*model->layer(i), *shape, fmt::format("{}, layer {}", name, model->name(i)),
+                                  i == 0 ? type : DType::float32);
       }
     }
   }

@@ -81,6 +81,17 @@ TEST_P(SlicedLoss, OfOneSliceHasTheBytesOfTheCrossEntropy) {
   EXPECT_TRUE(same_bytes(sliced.gradient, whole.gradient));
 }
 
+TEST_P(SlicedLoss, OfSeveralLabelsPerSampleIsTheCrossEntropy) {
+  const Tensor logits = random_tensor({3, 5, 12}, "logits", DType::float32, device());
+  const Tensor labels = random_labels(15, 12, device()).reshape({3, 5});
+  const Outcome whole = outcome_of(loss_of_whole_logits, logits, labels);
+  const Outcome sliced = outcome_of(sliced_class_loss(3), logits, labels);
+  EXPECT_TRUE(close(sliced.loss, whole.loss, 0, 1e-6));
+  EXPECT_TRUE(close(sliced.gradient, whole.gradient, 1e-6, 1e-6));
+  EXPECT_EQ(sliced.predictions.shape(), labels.shape());
+  EXPECT_EQ(correct_of(sliced.predictions, labels), correct_of(whole.predictions, labels));
+}
+
 TEST_P(SlicedLoss, HasTheGradientOfFiniteDifferences) {
   const Tensor labels = random_labels(4, 6, device());
   for (const int slices : {1, 2, 3}) {
