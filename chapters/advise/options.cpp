@@ -7,6 +7,7 @@
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/flag_table.h"
 #include "chapters/common/flags.h"
+#include "chapters/common/open.h"
 #include "core/base/throw_if.h"
 #include "parallel/comm/network.h"
 #include "parallel/schedule/schedule_kinds.h"
@@ -103,6 +104,8 @@ AdviseOptions advise_options(int argc, const char* const* argv) {
       options.verify > 0 && !options.profiles.empty(),
       "--verify: layers that are only known by a profile cannot be run; leave out --verify or --profile");
   fill_in_defaults(options.settings, [](const std::string& flag) { return flag == "microbatches"; });
+  throw_if<UsageError>(reads_text(options.settings.training),
+                       "--model gpt: plans are for models of images; use another --model, or --profile with its costs");
   return options;
 }
 
