@@ -45,7 +45,7 @@ std::string with_change(const AdviceRequest& changed, const Evaluated& best, con
     const double gain = best.seconds / plan.seconds;
     return fmt::format("  {:<28} {}\n", what,
                        gain < 1.005 ? "no faster"
-                                    : fmt::format("{:.2f} times as fast: {:.1f} ms with {}", gain, 1e3 * plan.seconds,
+                                    : fmt::format("{:.2f} times as fast: {:.3f} ms with {}", gain, 1e3 * plan.seconds,
                                                   to_string(plan.candidate)));
   } catch (const UsageError&) {
     return "";  // no mesh of so many ranks shares the batch
@@ -61,24 +61,23 @@ std::string memory_text(const RankMemory& memory) {
                                     {"messages", memory.messages},
                                     {"workspace", memory.workspace}}) {
     if (bytes > 0) {
-      parts.push_back(fmt::format("{} {:.2f}", name, bytes / kMiB / 1024));
+      parts.push_back(fmt::format("{} {}", name, bytes_text(bytes)));
     }
   }
-  return fmt::format("{} GiB", fmt::join(parts, ", "));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace
 
 std::string plans_table(const AdviceRequest& request, const Advice& advice) {
-  std::string table =
-      fmt::format("{:>3} {:>12} {:>9} {:>6} {:>9} {:>9} {:>11} {:>10} {:>10}  {}\n", "", "step time", "speed-up",
-                  "idle", "peak GiB", "free GiB", "MiB per link", "samples/s", "staleness", "plan");
+  std::string table = fmt::format("{:>3} {:>12} {:>9} {:>6} {:>9} {:>9} {:>11} {:>10} {:>10}  {}\n", "", "step time",
+                                  "speed-up", "idle", "peak", "free", "MiB per link", "samples/s", "staleness", "plan");
   int number = 0;
   for (const Evaluated& plan : advice.best) {
     const double peak = plan.worst().total();
-    table += fmt::format("{:>3} {:>9.3f} ms {:>9.2f} {:>5.1f}% {:>9.2f} {:>9.2f} {:>12.1f} {:>10.0f} {:>10}  {}\n",
-                         ++number, 1e3 * plan.seconds, speedup(advice, plan), 100 * plan.idle, peak / kMiB / 1024,
-                         (request.memory_limit - peak) / kMiB / 1024, plan.link_bytes / kMiB,
+    table += fmt::format("{:>3} {:>9.3f} ms {:>9.2f} {:>5.1f}% {:>9} {:>9} {:>12.1f} {:>10.0f} {:>10}  {}\n", ++number,
+                         1e3 * plan.seconds, speedup(advice, plan), 100 * plan.idle, bytes_text(peak),
+                         bytes_text(request.memory_limit - peak), plan.link_bytes / kMiB,
                          static_cast<double>(request.batch_size) / plan.seconds, 0, to_string(plan.candidate));
   }
   return table;

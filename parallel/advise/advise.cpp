@@ -116,25 +116,22 @@ class Search {
   /// Inserts a plan among the best, one per schedule and mesh.
   void keep(Evaluated evaluated) {
     auto& best = advice_.best;
-    const auto reject_slower = [&](const Evaluated& slow, const Evaluated& fast) {
-      reject(slow.candidate,
-             fmt::format("takes {:.3f} ms, {} takes {:.3f} ms", 1e3 * slow.seconds, to_string(fast.candidate),
-                         1e3 * fast.seconds),
-             slow.seconds);
+    const auto reject_slower = [&](const Evaluated& slow) {
+      reject(slow.candidate, fmt::format("takes {:.3f} ms", 1e3 * slow.seconds), slow.seconds);
     };
     const auto alike = std::find_if(best.begin(), best.end(), [&](const Evaluated& other) {
       return are_alike(other.candidate, evaluated.candidate);
     });
     if (alike != best.end()) {
       if (!is_better(evaluated, *alike)) {
-        return reject_slower(evaluated, *alike);
+        return reject_slower(evaluated);
       }
-      reject_slower(*alike, evaluated);
+      reject_slower(*alike);
       best.erase(alike);
     }
     best.insert(std::upper_bound(best.begin(), best.end(), evaluated, is_better), std::move(evaluated));
     if (best.size() > count_) {
-      reject_slower(best.back(), best[count_ - 1]);
+      reject_slower(best.back());
       best.pop_back();
     }
   }
