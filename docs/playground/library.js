@@ -61,7 +61,7 @@ export class Library {
   }
 
   set(state) {
-    const versions = VERSIONS.indexOf(state.versions);
+    const versions = Math.max(VERSIONS.indexOf(state.versions), 0);
     if (state.table) return this.call("read", state.table);
     if (state.schedule === "pipedream") return this.call("make_pipedream", state.ranks, state.microbatches, state.batch, versions);
     return this.call("make", state.schedule, state.ranks, state.microbatches, state.chunks, state.group);

@@ -27,7 +27,7 @@ export function verdictOf(result, state, pinned) {
     over.length > 0 && `over the memory limit on rank ${over.join(", ")}`,
     versions > 1 && `a rank keeps up to ${versions} versions of the weights`,
   ].filter(Boolean);
-  return [`${name} on ${result.rankCount} ranks: ${work} ${number(result.seconds)}, of which the ranks are idle ${percent(result.idle)}`, ...remarks].join("; ") + ".";
+  return [`${name} on ${result.rankCount} ${result.rankCount === 1 ? "rank" : "ranks"}: ${work} ${number(result.seconds)}, of which the ranks are idle ${percent(result.idle)}`, ...remarks].join("; ") + ".";
 }
 
 // Returns the most messages that one rank sends to another.

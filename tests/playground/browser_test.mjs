@@ -51,6 +51,19 @@ const tests = {
     assert.match(await text("verdict"), /12 micro-batches take 45, .*up to 4 versions of the weights/);
     assert.match(await text("numbers"), /staleness3$/);
   },
+  async "odd addresses show something or say what is wrong"() {
+    for (const [hash, verdict] of [
+      ["schedule=nope", /^This cannot run: unknown schedule/],
+      ["ranks=-4&microbatches=1e9&stages=x&tour=99", /^1F1B on 4 ranks: a step takes 33/],
+      ["ranks=1", /^1F1B on 1 rank: a step takes 24, of which the ranks are idle 0/],
+      ["schedule=pipedream&versions=nope", /^PipeDream on 4 ranks/],
+      ["table=<img src=x>", /^This cannot run: table: line 1, column 1: '<img src=x>' is not an action/],
+      ["pinned=schedule%3Dnope", /^1F1B on 4 ranks/],
+    ]) {
+      await browser.go(`${page}#${hash}`);
+      assert.match(await text("verdict"), verdict);
+    }
+  },
   async "undo and redo walk through the states"() {
     await browser.go(`${page}#schedule=gpipe`);
     await see("playground.change({ ranks: 8 })");
