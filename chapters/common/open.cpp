@@ -172,12 +172,21 @@ Shape input_shape(const TrainingSettings& training, std::int64_t count) {
   return reads_text(training) ? Shape{count, training.context} : Shape{count, 3, side, side};
 }
 
+namespace {
+
+/// Returns zeros; on the device `meta`, where tensors have no elements, without the kernel that fills them.
+Tensor blank(const Shape& shape, DType type, Device device) {
+  return device.type == DeviceType::meta ? Tensor::empty(shape, type, device) : Tensor::zeros(shape, type, device);
+}
+
+}  // namespace
+
 Tensor blank_inputs(const TrainingSettings& training, std::int64_t count, Device device) {
-  return Tensor::zeros(input_shape(training, count), reads_text(training) ? DType::int32 : DType::uint8, device);
+  return blank(input_shape(training, count), reads_text(training) ? DType::int32 : DType::uint8, device);
 }
 
 Tensor blank_targets(const TrainingSettings& training, std::int64_t count, Device device) {
-  return Tensor::zeros(reads_text(training) ? Shape{count, training.context} : Shape{count}, DType::int32, device);
+  return blank(reads_text(training) ? Shape{count, training.context} : Shape{count}, DType::int32, device);
 }
 
 ModelSizes sizes_of(const TrainingSettings& training) {
