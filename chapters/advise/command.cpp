@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "chapters/common/open.h"
+
 namespace stagecoach {
 namespace {
 
@@ -34,11 +36,12 @@ std::string command_of(const AdviseOptions& options, const Evaluated& plan) {
   const Settings& settings = options.settings;
   const std::string model =
       options.given.find(" --model ") == std::string::npos ? fmt::format(" --model {}", settings.training.model) : "";
+  const std::string data = reads_text(settings.training) ? " --data text:book" : "";
   const std::string batch = options.given.find(" --batch-size ") == std::string::npos
                                 ? fmt::format(" --batch-size {}", settings.training.batch_size)
                                 : "";
-  return fmt::format("{}{}{}{} --microbatches {}{}{} --clock modelled --device-model {}{}", ranks_of(candidate), model,
-                     options.given, batch, candidate.microbatches, pipeline_flags(plan),
+  return fmt::format("{}{}{}{}{} --microbatches {}{}{} --clock modelled --device-model {}{}", ranks_of(candidate), data,
+                     model, options.given, batch, candidate.microbatches, pipeline_flags(plan),
                      candidate.recompute ? " --recompute" : "", settings.world.modelled_device.text(),
                      candidate.mesh.ranks() == 1 ? "" : " --link " + settings.world.link.text());
 }

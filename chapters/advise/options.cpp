@@ -16,8 +16,8 @@ namespace stagecoach {
 namespace {
 
 /// The flags of the chapters that describe the question.
-constexpr const char* kShared[] = {"model",     "depth",    "width", "heads",        "image-size", "batch-size",
-                                   "optimizer", "momentum", "ranks", "device-model", "link"};
+constexpr const char* kShared[] = {"model",      "depth",     "width",    "heads", "context",      "image-size",
+                                   "batch-size", "optimizer", "momentum", "ranks", "device-model", "link"};
 
 /// Describes a flag of the chapters to CLI11, which then writes to the settings.
 void add_shared(CLI::App& app, const Flag& flag, AdviseOptions& options) {
@@ -104,8 +104,8 @@ AdviseOptions advise_options(int argc, const char* const* argv) {
       options.verify > 0 && !options.profiles.empty(),
       "--verify: layers that are only known by a profile cannot be run; leave out --verify or --profile");
   fill_in_defaults(options.settings, [](const std::string& flag) { return flag == "microbatches"; });
-  throw_if<UsageError>(reads_text(options.settings.training),
-                       "--model gpt: plans are for models of images; use another --model, or --profile with its costs");
+  throw_if<UsageError>(options.verify > 0 && reads_text(options.settings.training),
+                       "--verify: runs are on generated images; leave out --verify, or use another model than gpt");
   return options;
 }
 

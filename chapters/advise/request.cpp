@@ -18,10 +18,12 @@
 namespace stagecoach {
 namespace {
 
-/// Returns a data set that tells the models how many classes there are, as generated images do.
-Dataset ten_classes() {
+constexpr Device kPlanned{DeviceType::meta};
+
+/// Returns a data set that tells the models how many classes there are: 10, as of generated images, or all bytes.
+Dataset data_with_classes(const TrainingSettings& training) {
   Dataset data;
-  data.classes.resize(10);
+  data.classes.resize(reads_text(training) ? 256 : 10);
   return data;
 }
 
@@ -31,12 +33,12 @@ ModelCosts costs_of_model(const Settings& settings, std::int64_t samples, int te
   const auto layers =
       tensor == 1 ? nullptr
                   : std::make_shared<TensorParallelLayers>(tensor, SequenceParallel::no, ClassParallel::no, exchanges);
-  const auto model = make_model_of(training, ten_classes(), layers);
-  const Shape images{samples, 3, training.image_size, training.image_size};
-  ModelCosts costs =
-      modelled_costs(*model, images, *settings.world.modelled_device, loss_of(training),
-                     [&](NamedTensors parameters) { return make_optimizer(training, std::move(parameters)); });
-  Shape shape = images;
+  const auto model = make_model_of(training, data_with_classes(training), layers);
+  const Tensor inputs = blank_inputs(training, samples, kPlanned);
+  ModelCosts costs = modelled_costs(
+      *model, inputs, blank_targets(training, samples, kPlanned), *settings.world.modelled_device, loss_of(training),
+      [&](NamedTensors parameters) { return make_optimizer(training, std::move(parameters)); });
+  Shape shape = inputs.shape();
   for (int i = 0; i < model->size() && tensor > 1; ++i) {
     exchanges->clear();
     shape = model->layer(i)->output_shape(shape);

@@ -7,6 +7,8 @@
 #include "core/autograd/node.h"
 #include "core/base/on_exit.h"
 #include "core/ops.h"
+#include "datasets/loader.h"
+#include "nn/batch_position.h"
 #include "parallel/comm/clock.h"
 #include "parallel/training/epoch_meter.h"
 
@@ -30,8 +32,8 @@ class PreviousLayer final : public Node {
 };
 
 /// Runs one forward, and returns the seconds of the backward after it.
-double backward_seconds(Module& layer, const Shape& input, bool is_first, Clock& clock, double& begin) {
-  Tensor x = Tensor::zeros(input, DType::float32, kPlanned);
+double backward_seconds(Module& layer, const Tensor& input, bool is_first, Clock& clock, double& begin) {
+  Tensor x = input.detach();
   if (!is_first) {
     x.set_grad_node(std::make_shared<PreviousLayer>());
   }
@@ -45,12 +47,12 @@ double backward_seconds(Module& layer, const Shape& input, bool is_first, Clock&
 }
 
 /// Returns what a micro-batch keeps between the two parts of its backward, its input included if it is needed.
-std::int64_t deferred_bytes(Module& layer, const Shape& input, bool is_first) {
+std::int64_t deferred_bytes(Module& layer, const Tensor& input, bool is_first) {
   const auto in_use = [] { return static_cast<std::int64_t>(allocator(kPlanned).stats().current_bytes); };
   const std::int64_t before = in_use();
   DeferredGradients weights;
   {
-    Tensor x = Tensor::zeros(input, DType::float32, kPlanned);
+    Tensor x = Tensor::zeros(input.shape(), input.dtype(), kPlanned);
     x.set_requires_grad(!is_first);
     const Tensor y = layer.forward(x);
     if (y.requires_grad()) {
@@ -63,8 +65,8 @@ std::int64_t deferred_bytes(Module& layer, const Shape& input, bool is_first) {
 }
 
 /// Measures a layer, and corrects its profile.
-LayerSteps steps_of(Module& layer, const Shape& input, bool is_first, Clock& clock, const MakeOptimizer& make_optimizer,
-                    LayerProfile& profile) {
+LayerSteps steps_of(Module& layer, const Tensor& input, bool is_first, Clock& clock,
+                    const MakeOptimizer& make_optimizer, LayerProfile& profile) {
   NamedTensors parameters = layer.named_parameters();
   LayerSteps steps{.deferred_bytes = deferred_bytes(layer, input, is_first)};
   double begin = 0;
@@ -104,19 +106,19 @@ LayerSteps steps_of(Module& layer, const Shape& input, bool is_first, Clock& clo
 }
 
 /// Sets what happens before the first layer and after the last one, whose output has the shape `output`.
-void set_ends(const Shape& input, const Shape& output, const LossFunction& loss, Clock& clock, ModelCosts& costs) {
-  const Tensor images = Tensor::empty(input, DType::uint8, kPlanned);
-  const Tensor labels = Tensor::empty({input[0]}, DType::int32, kPlanned);
+void set_ends(const Tensor& inputs, const Tensor& targets, const Shape& output, const LossFunction& loss, Clock& clock,
+              ModelCosts& costs) {
   Tensor logits = Tensor::zeros(output, DType::float32, kPlanned);
   logits.set_requires_grad(true);
   EpochSums sums(kPlanned);
   Tensor predictions;
   Tensor value;
   Tensor scale;
-  costs.input_bytes = input.numel() * static_cast<std::int64_t>(sizeof(float));
-  costs.input = seconds_on(clock, [&] { normalize(images); });
-  costs.loss = seconds_on(clock, [&] { value = loss(logits, labels, &predictions); });
-  costs.sums = seconds_on(clock, [&] { sums.add(value, predictions, labels); });
+  Tensor x;
+  costs.input = seconds_on(clock, [&] { x = model_input(inputs); });
+  costs.input_bytes = static_cast<std::int64_t>(x.bytes());
+  costs.loss = seconds_on(clock, [&] { value = loss(logits, targets, &predictions); });
+  costs.sums = seconds_on(clock, [&] { sums.add(value, predictions, targets); });
   costs.scale = seconds_on(clock, [&] { scale = Tensor::full({}, 1, DType::float32, kPlanned); });
   costs.loss_backward = seconds_on(clock, [&] { backward(value, scale); });
 }
@@ -154,21 +156,22 @@ ModelCosts costs_of_profile(std::vector<LayerProfile> layers) {
   return costs;
 }
 
-ModelCosts modelled_costs(Sequential& model, const Shape& input, const DeviceModel& device, const LossFunction& loss,
-                          const MakeOptimizer& make_optimizer) {
+ModelCosts modelled_costs(Sequential& model, const Tensor& inputs, const Tensor& targets, const DeviceModel& device,
+                          const LossFunction& loss, const MakeOptimizer& make_optimizer) {
+  const BatchScope position(BatchPosition{});  // for layers that draw random numbers
+  Tensor input = model_input(inputs);
   const std::unique_ptr<Clock> clock = make_clock(ClockKind::modelled, kPlanned, {}, device);
-  ModelCosts costs{.layers = profile_layers(model, input, kPlanned, 1, *clock)};
-  Shape shape = input;
+  ModelCosts costs{.layers = profile_layers(model, input.shape(), kPlanned, 1, *clock, input.dtype())};
   for (int i = 0; i < model.size(); ++i) {
     Module& layer = *model.layer(i);
     layer.materialize(0, kPlanned, DType::float32, model.name(i) + ".");
     const OnExit deallocate([&] { layer.deallocate(); });
     costs.steps.push_back(
-        steps_of(layer, shape, i == 0, *clock, make_optimizer, costs.layers[static_cast<std::size_t>(i)]));
-    shape = layer.output_shape(shape);
+        steps_of(layer, input, i == 0, *clock, make_optimizer, costs.layers[static_cast<std::size_t>(i)]));
+    input = Tensor::zeros(layer.output_shape(input.shape()), DType::float32, kPlanned);
   }
   share_launches(model, *clock, make_optimizer, costs);
-  set_ends(input, shape, loss, *clock, costs);
+  set_ends(inputs, targets, input.shape(), loss, *clock, costs);
   return costs;
 }
 

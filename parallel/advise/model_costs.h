@@ -50,9 +50,9 @@ ModelCosts costs_of_profile(std::vector<LayerProfile> layers);
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(NamedTensors parameters)>;
 
-/// Returns what `model`, without memory, takes on the modelled `device` for images `input` [n, channels, height,
-/// width], with integer labels. Nothing is computed, so any model fits.
-ModelCosts modelled_costs(Sequential& model, const Shape& input, const DeviceModel& device, const LossFunction& loss,
-                          const MakeOptimizer& make_optimizer);
+/// Returns what `model`, without memory, takes on the modelled `device` for a micro-batch of `inputs`, as a loader
+/// makes them, and their targets, both on the device `meta`. Nothing is computed, so any model fits.
+ModelCosts modelled_costs(Sequential& model, const Tensor& inputs, const Tensor& targets, const DeviceModel& device,
+                          const LossFunction& loss, const MakeOptimizer& make_optimizer);
 
 }  // namespace stagecoach
