@@ -35,7 +35,7 @@ std::string tick_table(const PlacedModel& model, int microbatches) {
     for (const auto [stage, microbatch] : forwards_of_tick(tick, model.size(), microbatches)) {
       cells[static_cast<std::size_t>(stage)] = fmt::format("{}F{}", stage, microbatch);
     }
-    table += fmt::format("  {:>4}", tick + 1);
+    table += fmt::format("  {:>4}", tick);
     for (const std::string& cell : cells) {
       table += fmt::format(" {:>7}", cell);
     }

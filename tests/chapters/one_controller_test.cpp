@@ -101,9 +101,9 @@ TEST_F(OneController, ExplainsElevenClockTicks) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const std::string& line :
        {std::string("64 images in 8 micro-batches: 11 clock ticks\n"),
-        std::string("  tick   cpu:1   cpu:2   cpu:3   cpu:4\n     1     0F0       .       .       .\n"),
-        std::string("     4     0F3     1F2     2F1     3F0\n"),
-        std::string("    11       .       .       .     3F7\n"),
+        std::string("  tick   cpu:1   cpu:2   cpu:3   cpu:4\n     0     0F0       .       .       .\n"),
+        std::string("     3     0F3     1F2     2F1     3F0\n"),
+        std::string("    10       .       .       .     3F7\n"),
         std::string("  conv2          cpu:2    [64, 16, 10, 10]            2416\n")}) {
     EXPECT_NE(outcome.out.find(line), std::string::npos) << line << " is not in " << outcome.out;
   }
