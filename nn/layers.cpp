@@ -62,7 +62,7 @@ Embedding::Embedding(std::int64_t vocabulary, std::int64_t width, double deviati
 }
 
 Dropout::Dropout(double probability, std::uint64_t seed, const std::string& name)
-    : probability_(probability), random_(seed, name + ".dropout") {
+    : probability_(probability), name_(name), random_(seed, name + ".dropout") {
   throw_if<UsageError>(!(probability >= 0 && probability < 1),
                        "dropout layer: expected a probability in [0, 1), got {}", probability);
 }

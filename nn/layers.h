@@ -72,12 +72,15 @@ class Embedding final : public Module {
 class Dropout final : public Module {
  public:
   Dropout(double probability, std::uint64_t seed, const std::string& name);
+  double probability() const { return probability_; }
+  const std::string& name() const { return name_; }
   /// Throws Error in training outside a BatchScope.
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override { return input; }
 
  private:
   double probability_;
+  std::string name_;
   Philox random_;
 };
 

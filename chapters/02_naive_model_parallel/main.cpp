@@ -68,13 +68,11 @@ void evaluate(PipelineWorker& worker, const Plan& plan, Communicator& comm, Epoc
 
 /// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  // Prints, measures and saves; on SIGINT all ranks finish the same step, save and exit. The role says which layers
-  // each rank saves, and that the last rank has the losses.
+  // Prints, measures and saves; on SIGINT all ranks stop after the same step. The role says which layers a rank saves.
   Run run = make_run(settings, rank.comm, role_of(plan));
   PipelineWorker worker(settings, plan, data, rank);  // this rank's stage, its optimizer, and loaders of batches
   run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);  // --resume loads both; each epoch saves both
   run.predict_with(make_predictor(plan, worker.pipeline.log()));    // how long the steps should have taken
-
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.training_batches(worker.train_loader)) {
       Stage& stage = worker.pipeline.stage(rank.index);             // its number is the rank's

@@ -80,7 +80,6 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
   run.predict_with(strategy->predictor());  // for metrics.jsonl and trace.json, from the measured times of all ranks
   MicroBatchLoader train_loader = strategy->loader(LoaderFor::training);  // this rank's shard of each batch
   MicroBatchLoader test_loader = strategy->loader(LoaderFor::testing);
-
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       strategy->forward_backward(batch, epoch.train_sums());  // adds up the gradients of this rank's images

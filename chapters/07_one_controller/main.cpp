@@ -57,7 +57,6 @@ void train_step(const Settings& settings, const PlacedModel& model, const Batch&
   const Tensor logits = settings.pipeline.form == ControllerForm::naive
                             ? naive_forward(model, batch.inputs)
                             : pipelined_forward(model, batch.inputs, settings.training.microbatches);
-
   // The labels go to the device of the logits; a loss of tensors on two devices is refused.
   const Tensor labels = batch.targets.to(model.devices.back());
   const Tensor loss = cross_entropy(logits, labels, Reduction::sum);  // [], of the whole batch
@@ -81,7 +80,6 @@ void train_on_devices(const Settings& settings) {
   if (settings.run.explain) {
     return explain(settings, model, data.train, train_step);  // prints layers and clock ticks, and does not train
   }
-
   Run run = make_run(settings, devices);  // prints, measures and saves; losses are summed on the last device
   model.place(settings.training.seed);
   print_text(layer_table(settings.training, model));
@@ -91,11 +89,9 @@ void train_on_devices(const Settings& settings) {
   const Device loads_on = settings.world.data_on_device ? model.devices.front() : Device{};
   DeviceLoader train_loader = make_host_loader(settings, data.train, LoaderFor::training, loads_on);
   DeviceLoader test_loader = make_host_loader(settings, data.test, LoaderFor::testing, loads_on);
-
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.training_batches(train_loader)) {
-      // Layers that draw random numbers (--dropout) draw them by step and sample.
-      const BatchScope position(BatchPosition{(epoch.number() - 1) * train_loader.batch_count() + batch.index});
+      const BatchScope dropout(BatchPosition{(epoch.number() - 1) * train_loader.batch_count() + batch.index});
       train_step(settings, model, batch, *optimizer, epoch.train_sums());
     }
     evaluate(model, epoch, test_loader, naive_forward);

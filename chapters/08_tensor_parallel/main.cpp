@@ -77,7 +77,6 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   // The ranks of a tensor group compute the same losses, but only the first of them counts.
   EpochSums uncounted(rank.device);
   const bool counts = position.tensor == 0;
-
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.training_batches(worker.train_loader)) {
       reducer.begin(Reducer::Sync::no);

@@ -40,9 +40,10 @@ inline Tensor as_matrices(const Tensor& x) {
 
 /// Throws Error unless `other` has the type and device of `x`, or is undefined.
 inline void check_matches(const char* operation, const Tensor& x, const Tensor& other) {
-  STAGECOACH_CHECK(!other.defined() || (other.dtype() == x.dtype() && other.device() == x.device()),
-                   "{}: expected tensors of the same type and device, got {} and {}", operation, describe(x),
-                   describe(other));
+  STAGECOACH_CHECK(
+      !other.defined() || (other.dtype() == x.dtype() && other.device() == x.device()),
+      "{}: expected tensors of the same type and device, got {} and {}; to(device) copies a tensor to a device",
+      operation, describe(x), describe(other));
 }
 
 }  // namespace stagecoach

@@ -1,12 +1,14 @@
 #include "parallel/wrappers/pipe.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/throw_if.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
+#include "nn/layers.h"
 #include "parallel/pipeline/fastest_split.h"
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/wrappers/pipe_schedule.h"
@@ -15,6 +17,20 @@
 
 namespace stagecoach {
 namespace {
+
+/// Throws UsageError for two layers that would draw the same random numbers.
+void require_own_dropout(const Module& module, std::set<std::string>& names) {
+  if (const auto* dropout = dynamic_cast<const Dropout*>(&module); dropout != nullptr && dropout->probability() > 0) {
+    throw_if<UsageError>(
+        !names.insert(dropout->name()).second,
+        "Pipe: expected a name of its own for each Dropout, got two of '{}', which would drop the same "
+        "elements; name them after their places in the model",
+        dropout->name());
+  }
+  for (const auto& [name, child] : module.children()) {
+    require_own_dropout(*child, names);
+  }
+}
 
 std::shared_ptr<Sequential> require_layers(std::shared_ptr<Sequential> model) {
   throw_if<UsageError>(model == nullptr || model->size() == 0,
@@ -27,6 +43,8 @@ std::shared_ptr<Sequential> require_layers(std::shared_ptr<Sequential> model) {
                          "ranks; make two layers",
                          first->second, name);
   }
+  std::set<std::string> dropouts;
+  require_own_dropout(*model, dropouts);
   return model;
 }
 
@@ -142,7 +160,7 @@ std::unique_ptr<Pipeline> Pipe::make_pipeline(Rank& rank) const {
 }
 
 /// Begins a batch. In training, layers that draw random numbers get the number of steps that are done, so that a
-/// resumed training goes on as it would have.
+/// resumed training goes on as it would have, and the number of samples since then, as if all were one batch.
 std::unique_ptr<PipeBatch> Pipe::begin(const PipeInput& input, bool trains) {
   for (const auto& [name, value] : input.values) {
     require_value("Pipe", name, value, input.x);
@@ -160,7 +178,10 @@ std::unique_ptr<PipeBatch> Pipe::begin(const PipeInput& input, bool trains) {
         has_stepped_ && std::any_of(parameters.begin(), parameters.end(), has_gradient),
         "Pipe: expected no gradients after step(), got those that it has used; call zero_grad() first");
     has_stepped_ = false;
-    batch->position = BatchScope::current().value_or(BatchPosition{.step = optimizer_->steps_done()});
+    next_.first = next_.step == optimizer_->steps_done() ? next_.first : 0;
+    next_.step = optimizer_->steps_done();
+    batch->position = BatchScope::current().value_or(next_);
+    next_.first += input.x.size(0);
   }
   return batch;
 }

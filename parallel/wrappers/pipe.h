@@ -141,6 +141,7 @@ class Pipe {
   TiedWeights tied_;
   std::unique_ptr<Optimizer> optimizer_;  // null before place()
   bool has_stepped_ = false;              // with the gradients that there are
+  BatchPosition next_;                    // of the next batch to train on
   std::shared_ptr<RankPool> ranks_;       // destroyed first, unless an output still has a backward to run
 };
 

@@ -6,9 +6,11 @@ namespace stagecoach {
 
 void require_input(const char* wrapper, const Tensor& x) {
   const bool is_batch = x.defined() && x.dims() >= 2 && x.size(0) >= 1;
-  throw_if<UsageError>(!is_batch || x.dtype() == DType::float64 || x.dtype() == DType::float16,
-                       "{}: expected inputs float32, int32 or uint8 [N, …] for N of at least 1, got {}; give one batch",
-                       wrapper, describe(x));
+  throw_if<UsageError>(
+      !is_batch || x.dtype() == DType::float64 || x.dtype() == DType::float16,
+      "{}: expected inputs float32, int32 or uint8 of two or more dimensions [N, …], with N of at least 1, "
+      "got {}; give one batch",
+      wrapper, describe(x));
 }
 
 void require_value(const char* wrapper, const std::string& name, const Tensor& value, const Tensor& x) {

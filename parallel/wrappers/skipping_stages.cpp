@@ -70,10 +70,12 @@ void follow(Module& layer, Border& at) {
     at.skips.emplace_back(stash->name(), at.output);
   } else if (const auto* taker = dynamic_cast<const Unstash*>(&layer)) {
     const auto is_taken = [&](const auto& skip) { return skip.first == taker->name(); };
-    throw_if<UsageError>(std::erase_if(at.skips, is_taken) != 1,
-                         "Pipe: expected one Stash of '{}' before the layer that takes it, got none, or more than one; "
-                         "add Stash(\"{}\") to the Sequential itself",
-                         taker->name(), taker->name());
+    const auto found = std::erase_if(at.skips, is_taken);
+    throw_if<UsageError>(
+        found != 1,
+        "Pipe: expected one Stash of '{}' that no layer before has taken, got {}; add Stash(\"{}\") to "
+        "the Sequential itself, one for each layer that takes it",
+        taker->name(), found, taker->name());
   }
   at.output = layer.output_shape(at.output);
 }

@@ -41,15 +41,17 @@ class Total final : public KernelMeter {
 void print_step(const std::string& name, std::int64_t batch, std::int64_t microbatches, std::int64_t size,
                 const DeviceModel& device) {
   size = size == 0 ? default_image_size(name) : size;
-  const auto model = make_model(name, {.image_size = size});
+  const std::int64_t context = default_sizes(name).context;  // 0: the inputs are images
+  const auto model = make_model(name, {.classes = context > 0 ? 256 : 10, .image_size = size});
   model->materialize(0, kMeta);
   const auto optimizer = make_optimizer(OptimizerKind::adam, model->named_parameters(), 0.001);
   const std::int64_t images = batch / microbatches;
   Total total(device);
   for (std::int64_t i = 0; i < microbatches; ++i) {
-    const Tensor pixels = Tensor::empty({images, 3, size, size}, DType::uint8, kMeta);
-    const Tensor labels = Tensor::empty({images}, DType::int32, kMeta);
-    backward(cross_entropy(model->forward(normalize(pixels)), labels));
+    const Tensor x = context > 0 ? Tensor::empty({images, context}, DType::int32, kMeta)
+                                 : normalize(Tensor::empty({images, 3, size, size}, DType::uint8, kMeta));
+    const Tensor labels = context > 0 ? x : Tensor::empty({images}, DType::int32, kMeta);
+    backward(cross_entropy(model->forward(x), labels));
   }
   optimizer->step();
   optimizer->zero_grad();

@@ -72,7 +72,7 @@ TEST_F(ResumedData, OfASmokeRunIsItsOwn) {
   ASSERT_EQ(ch01({"--smoke", "--epochs", "1", "--out", "smoke"}).exit_code, 0);
   const Outcome outcome = ch01({"--resume", "smoke", "--epochs", "2", "--data", "data"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.err.find("--smoke, here or in the run to resume, runs on generated images; leave out --data"),
+  EXPECT_NE(outcome.err.find("--smoke, here or in the run to resume, chooses its own data; leave out --data"),
             std::string::npos)
       << outcome.err;
   EXPECT_EQ(ch01({"--resume", "smoke", "--epochs", "2"}).exit_code, 0);

@@ -74,11 +74,11 @@ struct OwnTask {
     }
     return model;
   }
-  double accumulate_gradients(Module& model, int step) const {
+  /// `first` is the number of samples that were trained on since the last step.
+  double accumulate_gradients(Module& model, int step, std::int64_t first = 0) const {
     const std::vector<Tensor> inputs = micro_batches(x, chunks);
     const std::vector<Tensor> targets = micro_batches(target, chunks);
     double loss_sum = 0;
-    std::int64_t first = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const BatchScope scope(BatchPosition{step, first});
       NamedTensors values_of_part;

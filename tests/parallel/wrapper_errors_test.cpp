@@ -43,6 +43,13 @@ TEST(Pipe, RefusesWhatCannotRun) {
   }));
 }
 
+TEST(Pipe, RefusesTwoDropoutsThatWouldDropTheSame) {
+  const auto model = small_model();
+  model->add("drop1", std::make_shared<Dropout>(0.5, 1, "drop"));
+  model->add("drop2", std::make_shared<Dropout>(0.5, 1, "drop"));
+  EXPECT_TRUE(fails_with<UsageError>({"a name of its own for each Dropout", "'drop'"}, [&] { Pipe pipe(model); }));
+}
+
 TEST(Pipe, SaysHowWeightsGetMemory) {
   const auto model = small_model();
   const Pipe pipe(model);
@@ -66,9 +73,10 @@ TEST(Pipe, RefusesABatchOfAnotherShapeAndGoesOn) {
   const Tensor labels = random_labels(4, 3);
   EXPECT_TRUE(fails_with<Error>({"layer 'fc1'"}, [&] { pipe.train_step(Tensor::zeros({4, 5}), labels); }));
   pipe.train_step(x, labels);
-  EXPECT_TRUE(fails_with<UsageError>({"expected inputs of shape [N, …] with float32[1, 4] for one, got float32[4, 5]"}, [&] {
-    pipe.train_step(Tensor::zeros({4, 5}), labels);
-  }));
+  EXPECT_TRUE(
+      fails_with<UsageError>({"expected inputs of shape [N, …] with float32[1, 4] for one, got float32[4, 5]"}, [&] {
+        pipe.train_step(Tensor::zeros({4, 5}), labels);
+      }));
   EXPECT_TRUE(fails_with<UsageError>({"expected inputs float32", "float64"}, [&] {
     pipe.forward(Tensor::zeros({4, 4}, DType::float64));
   }));
