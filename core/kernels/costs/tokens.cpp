@@ -12,7 +12,13 @@ void add_tokens(KernelCosts& table) {
     return elementwise(0, y, tokens, weight);
   };
   table.embedding_grad = [](const Tensor& grad_y, const Tensor& tokens, Tensor& grad_weight) {
-    return reduction(grad_y.numel(), grad_weight, grad_y, tokens);
+    constexpr std::int64_t kPart = 256;  // tokens whose sums a block makes, as in core/kernels/cuda/tokens.cu
+    const std::int64_t parts = (tokens.numel() + kPart - 1) / kPart;
+    KernelCost cost = reduction(grad_y.numel(), grad_weight, grad_y, tokens);
+    cost.cuda = {.launches = parts > 0 ? 2 : 1,
+                 .workspace_bytes = element_bytes(grad_y.numel(), grad_y.dtype()) +
+                                    element_bytes(parts * grad_weight.size(0), DType::int32)};
+    return cost;
   };
 }
 
