@@ -18,8 +18,8 @@ namespace stagecoach {
 
 inline constexpr int kChunks = 4;  // micro-batches per batch
 
-inline const LossFunction squares([](const Tensor& y, const Tensor& t) { return mean_squared_error(y, t); },
-                                  Reduction::mean);
+inline const LossFunction kSquares([](const Tensor& y, const Tensor& t) { return mean_squared_error(y, t); },
+                                   Reduction::mean);
 
 inline Tensor random_numbers(const Shape& shape, const std::string& name) {
   const Philox random(1, name);

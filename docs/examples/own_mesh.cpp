@@ -37,7 +37,7 @@ Weights train(const Tensor& x, const Tensor& target, const MeshSizes& sizes) {
     Adam optimizer(layers->named_parameters());
     const Schedule schedule = with_reductions(lower(make_schedule("1f1b", sizes.pipeline, kChunks)));
     std::map<int, Stage> stages;
-    stages.emplace(at.pipeline, Stage(layers, Stage::Recompute::no, squares));
+    stages.emplace(at.pipeline, Stage(layers, Stage::Recompute::no, kSquares));
     Pipeline pipeline(std::move(stages), shapes_entering(*model, split, {1, 16}), schedule, mesh.pipeline());
     const Share share = share_of(kBatch, at.data, sizes.data);  // of each batch
     const auto inputs = micro_batches(x.narrow(share.first, share.count).to(rank.device), kChunks);
@@ -62,7 +62,7 @@ Weights train_by_hand(const Tensor& x, const Tensor& target) {
   model->materialize(1);
   Adam optimizer(model->named_parameters());
   for (int step = 0; step < kSteps; ++step) {
-    backward_by_hand(*model, x, target, squares, {.step = step});
+    backward_by_hand(*model, x, target, kSquares, {.step = step});
     optimizer.step();
     optimizer.zero_grad();
   }

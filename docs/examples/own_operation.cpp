@@ -61,10 +61,10 @@ int main() {
   const auto alone = make_model();
   alone->materialize(1);
   Sgd optimizer(alone->named_parameters());
-  Pipe one(make_model(), {.chunks = kChunks, .ranks = 1, .loss = squares});
-  Pipe four(make_model(), {.chunks = kChunks, .ranks = 4, .loss = squares});
+  Pipe one(make_model(), {.chunks = kChunks, .ranks = 1, .loss = kSquares});
+  Pipe four(make_model(), {.chunks = kChunks, .ranks = 4, .loss = kSquares});
   for (int step = 0; step < 20; ++step) {
-    backward_by_hand(*alone, x, target, squares);
+    backward_by_hand(*alone, x, target, kSquares);
     optimizer.step();
     optimizer.zero_grad();
     one.train_step(x, target);

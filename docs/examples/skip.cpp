@@ -36,13 +36,14 @@ std::shared_ptr<Sequential> make_model() {
 }
 
 // The model corrects a forecast, which is an input that only the loss reads.
-const LossFunction corrected(
+const LossFunction kCorrectedLoss(
     [](const Tensor& y, const Tensor& t) { return mean_squared_error(add(y, NamedValues::get("forecast")), t); },
     Reduction::mean);
 
 Weights train(const PipeInput& x, const Tensor& target, int ranks, const char* schedule) {
   const auto model = make_model();
-  Pipe pipe(model, {.chunks = kChunks, .schedule = schedule, .ranks = ranks, .loss = corrected, .optimizer = adam()});
+  Pipe pipe(model,
+            {.chunks = kChunks, .schedule = schedule, .ranks = ranks, .loss = kCorrectedLoss, .optimizer = adam()});
   for (int step = 0; step < kSteps; ++step) {
     pipe.train_step(x, target);
   }
@@ -54,7 +55,7 @@ Weights train_by_hand(const PipeInput& x, const Tensor& target) {
   model->materialize(1);
   Adam optimizer(model->named_parameters());
   for (int step = 0; step < kSteps; ++step) {
-    backward_by_hand(*model, x, target, corrected);
+    backward_by_hand(*model, x, target, kCorrectedLoss);
     optimizer.step();
     optimizer.zero_grad();
   }

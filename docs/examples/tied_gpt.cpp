@@ -37,7 +37,7 @@ std::shared_ptr<Sequential> make_model() {
 }
 
 // The mean over all tokens: logits [N, T, V], and the tokens that come next [N, T].
-const LossFunction next_token_loss(
+const LossFunction kNextTokenLoss(
     [](const Tensor& logits, const Tensor& next) {
       return cross_entropy(logits.reshape({-1, kVocabulary}), next.reshape({-1}));
     },
@@ -46,7 +46,7 @@ const LossFunction next_token_loss(
 Weights train(const Tensor& tokens, const Tensor& next, int ranks) {
   const auto model = make_model();
   Pipe pipe(model,
-            {.chunks = kChunks, .ranks = ranks, .loss = next_token_loss, .optimizer = adam(kAdam), .tied = kTied});
+            {.chunks = kChunks, .ranks = ranks, .loss = kNextTokenLoss, .optimizer = adam(kAdam), .tied = kTied});
   pipe.place(tokens.shape(), DType::int32);  // without a type it would expect float32
   for (int step = 0; step < kSteps; ++step) {
     pipe.train_step(tokens, next);
@@ -60,7 +60,7 @@ Weights train_by_hand(const Tensor& tokens, const Tensor& next) {
   TiedWeights tied(model->named_parameters(), kTied);
   Adam optimizer(tied.without_copies(model->named_parameters()), kAdam);
   for (int step = 0; step < kSteps; ++step) {
-    backward_by_hand(*model, tokens, next, next_token_loss, {.step = step});
+    backward_by_hand(*model, tokens, next, kNextTokenLoss, {.step = step});
     tied.sum_gradients();
     optimizer.step();
     tied.copy_values();

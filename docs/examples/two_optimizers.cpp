@@ -27,7 +27,7 @@ std::shared_ptr<Sequential> make_mlp(int inputs, int outputs) {
 struct Gan {
   explicit Gan(int ranks)
       : generator(make_mlp(4, 2), {.chunks = kChunks, .ranks = ranks, .optimizer = adam()}),
-        critic(make_mlp(2, 1), {.chunks = kChunks, .ranks = ranks, .loss = squares, .optimizer = adam()}) {
+        critic(make_mlp(2, 1), {.chunks = kChunks, .ranks = ranks, .loss = kSquares, .optimizer = adam()}) {
     generator.place({kBatch, 4});  // now there are weights and optimizers to load a checkpoint into
     critic.place({kBatch, 2});
   }
