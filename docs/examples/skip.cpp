@@ -1,5 +1,5 @@
 // Values that skip layers, and stages of a pipeline: two are kept on the way down and used on the way up, as in a
-// U-Net. The loss reads an input by its name, too. Trains on one device by hand, and on four ranks with several
+// U-Net; the loss reads a third one, and an input. Trains on one device by hand, and on four ranks with several
 // schedules.
 #include <memory>
 #include <string>
@@ -29,16 +29,19 @@ std::shared_ptr<Sequential> make_model() {
   model->add("down2", std::make_shared<Linear>(32, 16)).add("relu2", std::make_shared<ReLU>());
   model->add("keep2", std::make_shared<Stash>("narrow"));
   model->add("middle", std::make_shared<Linear>(16, 16)).add("relu3", std::make_shared<ReLU>());
+  model->add("keep3", std::make_shared<Stash>("hidden"));  // for the loss
   model->add("add", std::make_shared<AddStashed>("narrow"));
   model->add("up", std::make_shared<Linear>(16, 32)).add("relu4", std::make_shared<ReLU>());
   model->add("cat", std::make_shared<CatStashed>("wide", 32)).add("out", std::make_shared<Linear>(64, 4));
   return model;
 }
 
-// The model corrects a forecast, which is an input that only the loss reads.
-const LossFunction kCorrectedLoss(
-    [](const Tensor& y, const Tensor& t) { return mean_squared_error(add(y, NamedValues::get("forecast")), t); },
-    Reduction::mean);
+// The model corrects a forecast, an input that only the loss reads. A second term is about a hidden layer.
+Tensor corrected_loss(const Tensor& y, const Tensor& target) {
+  const Tensor hidden = narrow_columns(NamedValues::get("hidden"), 0, 4);
+  return add(mean_squared_error(add(y, NamedValues::get("forecast")), target), mean_squared_error(hidden, target));
+}
+const LossFunction kCorrectedLoss(corrected_loss, Reduction::mean);
 
 Weights train(const PipeInput& x, const Tensor& target, int ranks, const char* schedule) {
   const auto model = make_model();
