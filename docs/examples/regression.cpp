@@ -1,5 +1,6 @@
 // A block of one's own, a regression loss, and a run with checkpoints: two epochs on four ranks, then two more on two
 // ranks, end with the weights of four epochs on one rank. `regression FOLDER` writes the checkpoints there.
+// `regression FOLDER RANKS` only trains, for 20 epochs, and `regression FOLDER RANKS resume` continues that run.
 #include <memory>
 #include <string>
 
@@ -42,7 +43,7 @@ Weights train(const RunOptions& options, int ranks) {
   const auto model = make_model();
   Pipe pipe(model, {.chunks = kChunks, .ranks = ranks, .loss = kSquares, .optimizer = adamw({.learning_rate = 0.001})});
   Run run(options, pipe.devices());
-  const TrainTest data{{random_numbers({203, 8}, "x"), random_numbers({203, 3}, "y")},  // the last batch is smaller
+  const TrainTest data{{random_numbers({1003, 8}, "x"), random_numbers({1003, 3}, "y")},  // the last batch is smaller
                        {random_numbers({16, 8}, "test x"), random_numbers({16, 3}, "test y")}};
   pipe.place({options.batch_size, 8});
   pipe.optimizer().clip_norm(1);
@@ -60,6 +61,10 @@ Weights train(const RunOptions& options, int ranks) {
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "runs/regression";
+  if (argc > 2) {
+    train({.out = folder, .resume = argc > 3 ? folder : "", .epochs = 20, .batch_size = 16}, std::stoi(argv[2]));
+    return 0;
+  }
   const Weights undisturbed = train({.epochs = 4, .batch_size = 16}, 1);
   train({.out = folder, .epochs = 2, .batch_size = 16}, 4);
   const Weights resumed = train({.out = folder, .resume = folder, .epochs = 4, .batch_size = 16}, 2);

@@ -2,7 +2,7 @@
 """Kills a program of docs/examples in the middle of its training, and continues it.
 
     killed_run.py PROGRAM                        train_your_own
-    killed_run.py PROGRAM RANKS RESUMED_RANKS    train_a_pipeline
+    killed_run.py PROGRAM RANKS RESUMED_RANKS    train_a_pipeline, regression
 
 The resumed run must end with the bytes of an untouched one, and on a terminal a run must show a progress bar. Prints one
 line and returns 0 if so.
