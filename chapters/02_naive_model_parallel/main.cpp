@@ -68,7 +68,7 @@ void evaluate(PipelineWorker& worker, const Plan& plan, Communicator& comm, Epoc
 
 /// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  // Prints, measures and saves; on SIGINT all ranks stop after the same step. The role says which layers a rank saves.
+  // Prints, measures and saves; on SIGINT all ranks stop after the same step. The role says what this rank saves.
   Run run = make_run(settings, rank.comm, role_of(plan));
   PipelineWorker worker(settings, plan, data, rank);  // this rank's stage, its optimizer, and loaders of batches
   run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);  // --resume loads both; each epoch saves both
