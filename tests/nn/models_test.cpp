@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/ops.h"
 #include "nn/batch_position.h"
+#include "nn/optimizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
