@@ -197,7 +197,7 @@ TEST(Models, AllNamesCanBeMade) {
 }
 
 TEST(Models, RefuseWhatTheyCannotBe) {
-  EXPECT_TRUE(fails_with<UsageError>({"unknown model: expected one of toy, convnet, resnet18, resnet50, vit, mlp, gpt"},
+  EXPECT_TRUE(fails_with<UsageError>({"unknown model: expected one of toy, convnet, resnet18, resnet50, vit, mlp"},
                                      [] { make_model("resnet"); }));
   EXPECT_THROW(default_image_size("resnet"), UsageError);
   EXPECT_TRUE(fails_with<UsageError>({"32"}, [] { make_model("convnet", {.image_size = 64}); }));
