@@ -3,8 +3,10 @@
 /// Values that layers find by name, besides their input: more inputs of a model, and values that skip layers. (The
 /// layers of a Sequential pass one tensor on.)
 ///
-///     model.add("keep", std::make_shared<Stash>("skip")).add("fc1", …).add("sum",
-///     std::make_shared<AddStashed>("skip")); const NamedValues values({{"mask", mask}}); Tensor y = model.forward(x);
+///     model.add("keep", std::make_shared<Stash>("skip")).add("fc1", …);
+///     model.add("sum", std::make_shared<AddStashed>("skip"));
+///     const NamedValues values({{"mask", mask}});
+///     Tensor y = model.forward(x);
 
 #include <string>
 #include <utility>
@@ -37,7 +39,7 @@ class NamedValues {
   static inline thread_local NamedValues* current_ = nullptr;
 };
 
-/// Returns its input, and keeps it under a name for a later layer.
+/// Returns its input, and keeps it under a name for a later layer, or for the loss if no layer takes it.
 class Stash final : public Module {
  public:
   explicit Stash(std::string name) : name_(std::move(name)) {}
