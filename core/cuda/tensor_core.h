@@ -104,88 +104,45 @@ __device__ inline void wait_for_products() {
 #define STAGECOACH_SUMS32(s, i) \
   STAGECOACH_SUMS8(s, i), STAGECOACH_SUMS8(s, i + 8), STAGECOACH_SUMS8(s, i + 16), STAGECOACH_SUMS8(s, i + 24)
 
-/// Starts sums += a b, of 64 x 8 by 8 x 64.
-__device__ __forceinline__ void start_product(float (&sums)[32], StridedFactor a, StridedFactor b) {
-  STAGECOACH_WARPGROUP_ASM(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, p, 1, 1; }"
-      : STAGECOACH_SUMS32(sums, 0)
-      : "l"(a.descriptor()), "l"(b.descriptor())
-      : "memory");
-}
+#define STAGECOACH_NAMES32                                                 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define STAGECOACH_NAMES64                                                             \
+  STAGECOACH_NAMES32                                                                   \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define STAGECOACH_NAMES96                                                             \
+  STAGECOACH_NAMES64                                                                   \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define STAGECOACH_NAMES112 \
+  STAGECOACH_NAMES96        \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define STAGECOACH_NAMES128 \
+  STAGECOACH_NAMES112       \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-/// Likewise by 8 x 128.
-__device__ __forceinline__ void start_product(float (&sums)[64], StridedFactor a, StridedFactor b) {
-  STAGECOACH_WARPGROUP_ASM(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, p, 1, 1; }"
-      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32)
-      : "l"(a.descriptor()), "l"(b.descriptor())
-      : "memory");
-}
+/// Starts sums += a b, of 64 x 8 by 8 x `columns`. A thread has `count` of the sums, which the instruction calls
+/// `names`; `a_name` and `b_name` are the numbers after them.
+#define STAGECOACH_START_PRODUCT(count, columns, names, a_name, b_name, ...)                                           \
+  __device__ __forceinline__ void start_product(float(&sums)[count], StridedFactor a, StridedFactor b) {               \
+    STAGECOACH_WARPGROUP_ASM(                                                                                          \
+        "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"                                                                     \
+        "wgmma.mma_async.sync.aligned.m64n" columns "k8.f32.tf32.tf32 {" names "}, " a_name ", " b_name ", p, 1, 1; }" \
+        : __VA_ARGS__                                                                                                  \
+        : "l"(a.descriptor()), "l"(b.descriptor())                                                                     \
+        : "memory");                                                                                                   \
+  }
 
-/// Likewise by 8 x 192.
-__device__ __forceinline__ void start_product(float (&sums)[96], StridedFactor a, StridedFactor b) {
-  STAGECOACH_WARPGROUP_ASM(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n192k8.f32.tf32.tf32 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-      "}, %96, %97, p, 1, 1; }"
-      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64)
-      : "l"(a.descriptor()), "l"(b.descriptor())
-      : "memory");
-}
-
-/// Likewise by 8 x 224.
-__device__ __forceinline__ void start_product(float (&sums)[112], StridedFactor a, StridedFactor b) {
-  STAGECOACH_WARPGROUP_ASM(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n224k8.f32.tf32.tf32 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-      "}, %112, %113, p, 1, 1; }"
-      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64),
-        STAGECOACH_SUMS8(sums, 96), STAGECOACH_SUMS8(sums, 104)
-      : "l"(a.descriptor()), "l"(b.descriptor())
-      : "memory");
-}
-
-/// Likewise by 8 x 256.
-__device__ __forceinline__ void start_product(float (&sums)[128], StridedFactor a, StridedFactor b) {
-  STAGECOACH_WARPGROUP_ASM(
-      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-      "}, %128, %129, p, 1, 1; }"
-      : STAGECOACH_SUMS32(sums, 0), STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64),
-        STAGECOACH_SUMS32(sums, 96)
-      : "l"(a.descriptor()), "l"(b.descriptor())
-      : "memory");
-}
+STAGECOACH_START_PRODUCT(32, "64", STAGECOACH_NAMES32, "%32", "%33", STAGECOACH_SUMS32(sums, 0))
+STAGECOACH_START_PRODUCT(64, "128", STAGECOACH_NAMES64, "%64", "%65", STAGECOACH_SUMS32(sums, 0),
+                         STAGECOACH_SUMS32(sums, 32))
+STAGECOACH_START_PRODUCT(96, "192", STAGECOACH_NAMES96, "%96", "%97", STAGECOACH_SUMS32(sums, 0),
+                         STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64))
+STAGECOACH_START_PRODUCT(112, "224", STAGECOACH_NAMES112, "%112", "%113", STAGECOACH_SUMS32(sums, 0),
+                         STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64), STAGECOACH_SUMS8(sums, 96),
+                         STAGECOACH_SUMS8(sums, 104))
+STAGECOACH_START_PRODUCT(128, "256", STAGECOACH_NAMES128, "%128", "%129", STAGECOACH_SUMS32(sums, 0),
+                         STAGECOACH_SUMS32(sums, 32), STAGECOACH_SUMS32(sums, 64), STAGECOACH_SUMS32(sums, 96))
 
 }  // namespace stagecoach::cuda
