@@ -1,35 +1,21 @@
 #include "chapters/common/name_flags.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
+
+#include "chapters/common/flag_table.h"
 
 namespace stagecoach {
 namespace {
 
-/// What the libraries write, and what the user of a chapter reads instead.
+/// What the libraries write, and what the user of a chapter reads instead, where a flag and its parameter differ in
+/// more than the dashes.
 constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
-    {"`accept_new_data`", "--accept-new-data"},
-    {"`context`", "--context"},
-    {"`data`", "--data"},
-    {"`depth`", "--depth"},
-    {"`dropout`", "--dropout"},
-    {"`epochs`", "--epochs"},
-    {"`find_unused`", "--find-unused"},
-    {"`group`", "--group"},
-    {"`heads`", "--heads"},
     {"`learning_rate`", "--lr"},
     {"`max_pixels`", "--max-megapixels"},
-    {"`microbatches`", "--microbatches"},
     {"`on_device`", "--data-on-device"},
-    {"`out`", "--out"},
-    {"`ranks`", "--ranks"},
-    {"`resume`", "--resume"},
-    {"`schedule`", "--schedule"},
-    {"`split`", "--split"},
     {"`stages_per_rank`", "--chunks"},
-    {"`timeout`", "--timeout"},
-    {"`transport`", "--transport"},
-    {"`width`", "--width"},
     {"clock `virtual_time`", "--clock virtual"},
     {"clock `modelled`", "--clock modelled"},
     {"clock `wall`", "--clock wall"},
@@ -44,13 +30,22 @@ constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
     {"versions `stash`", "--versions stash"},
 };
 
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
 }  // namespace
 
 std::string name_flags(std::string text) {
   for (const auto& [parameter, flag] : kFlags) {
-    for (auto at = text.find(parameter); at != std::string::npos; at = text.find(parameter, at + flag.size())) {
-      text.replace(at, parameter.size(), flag);
-    }
+    replace_all(text, parameter, flag);
+  }
+  for (const Flag& flag : flag_table()) {
+    std::string parameter = flag.name;
+    std::replace(parameter.begin(), parameter.end(), '-', '_');
+    replace_all(text, "`" + parameter + "`", "--" + flag.name);
   }
   return text;
 }

@@ -29,7 +29,8 @@ std::vector<std::string> careless_json(const std::filesystem::path& root);
 /// "srun --mpi=pmix" or "scripts/setup.sh --for-mpi", is no flag of a chapter.
 std::vector<std::string> flags_in_libraries(const std::filesystem::path& root);
 
-/// For each parameter that a text of a library names in backticks, chapters/common/name_flags.cpp has a flag.
+/// For each parameter that a text of a library names in backticks, chapters/common/flag_table.cpp has a flag of that
+/// name, or chapters/common/name_flags.cpp another one.
 std::vector<std::string> parameters_without_flag(const std::filesystem::path& root);
 
 /// What only one operating system has is called by files of that system alone, whose names end in _linux or _posix.

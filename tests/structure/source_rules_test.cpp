@@ -144,9 +144,10 @@ TEST_F(SourceRules, FindAFlagInATextOfALibrary) {
 }
 
 TEST_F(SourceRules, FindAParameterWithoutAFlag) {
-  write("chapters/common/name_flags.cpp", "{\"`ranks`\", \"--ranks\"},\n");
+  write("chapters/common/name_flags.cpp", "{\"`on_device`\", \"--data-on-device\"},\n");
+  write("chapters/common/flag_table.cpp", "{\"image-size\", whole(&Training::image_size, 0, 1024)},\n");
   write("parallel/launch/launch.cpp",
-        "fail(\"expected no `{}`; use more `ranks`\");  // `world`\nfail(\"raise `timeout`\");\n");
+        "fail(\"expected no `{}`; use `on_device` or `image_size`\");  // `world`\nfail(\"raise `timeout`\");\n");
   EXPECT_EQ(parameters_without_flag(root_),
             (Lines{"parallel/launch/launch.cpp:2: `timeout` has no flag in chapters/common/name_flags.cpp"}));
 }
