@@ -67,10 +67,10 @@ void evaluate(PipelineWorker& worker, const Plan& plan, Communicator& comm, Epoc
 }
 
 /// Trains on one rank. The plan says which layers the rank holds.
-void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
+void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
   // Prints, measures and saves; on SIGINT all ranks stop after the same step. The role says what this rank saves.
-  Run run = make_run(settings, rank.comm, role_of(plan));
-  PipelineWorker worker(settings, plan, data, rank);  // this rank's stage, its optimizer, and loaders of batches
+  Run run = make_run(plan.settings, rank.comm, role_of(plan));
+  PipelineWorker worker(plan, data, rank);  // this rank's stage, its optimizer, and loaders of batches
   run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);  // --resume loads both; each epoch saves both
   run.predict_with(make_predictor(plan, worker.pipeline.log()));    // how long the steps should have taken
   for (Epoch& epoch : run.epochs()) {
@@ -83,7 +83,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     }
     evaluate(worker, plan, rank.comm, epoch);
   }
-  print_sample(settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
+  print_sample(plan.settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {
@@ -98,11 +98,11 @@ void train(const Settings& settings) {
   // Splits the layers. Only --explain and the predictions read its schedule, "naive": the order of the functions above.
   const Plan plan(settings, data.train);
   if (settings.run.explain) {
-    return explain(settings, plan);  // prints the table and its timeline, and does not train
+    return explain(plan);  // prints the table and its timeline, and does not train
   }
   show_toy(settings);  // first, one step of a model that is small enough to print, on two threads of this process
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan, [&](Rank& rank) { train_rank(plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -59,16 +59,16 @@ void forward_backward_by_hand(Stage& stage, const Plan& plan, const MicroBatches
 }
 
 /// Trains on one rank, as in chapter 2.
-void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run = make_run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all stop after one step
+void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
+  Run run = make_run(plan.settings, rank.comm, role_of(plan));  // prints, measures, saves; SIGINT stops all ranks
   run.print_notes(plan.notes);  // on a table from a file: what its order means for memory, or what is ignored in it
-  PipelineWorker worker(settings, plan, data, rank);  // this rank's stages, their optimizer, and loaders of batches
+  PipelineWorker worker(plan, data, rank);  // this rank's stages, their optimizer, and loaders of batches
   run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);  // --resume loads both; each epoch saves both
   run.predict_with(make_predictor(plan, worker.pipeline.log()));    // how long the steps should have taken
 
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.training_batches(worker.train_loader)) {
-      if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
+      if (is_by_hand(plan.settings.pipeline)) {  // --schedule by-hand
         Stage& stage = worker.pipeline.stage(rank.index);
         forward_backward_by_hand(stage, plan, batch, rank.comm, epoch.train_sums());
       } else {
@@ -78,7 +78,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     }
     evaluate(worker.pipeline, plan, epoch, worker.test_loader);  // the forwards of the same table, without graphs
   }
-  print_sample(settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
+  print_sample(plan.settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {
@@ -87,10 +87,10 @@ void train(const Settings& settings) {
   // and evaluate().
   const Plan plan(settings, data.train);
   if (settings.run.explain) {
-    return explain(settings, plan);  // prints the table and its timeline, and does not train
+    return explain(plan);  // prints the table and its timeline, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan, [&](Rank& rank) { train_rank(plan, data, rank); });
 }
 
 const Chapter kChapter{

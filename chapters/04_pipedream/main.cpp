@@ -72,14 +72,14 @@ void train_from_table(StageReplica& replica, Epoch& epoch) {
 }
 
 /// Trains the stage of this rank.
-void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
-  Run run = make_run(with_stages_of(plan, settings), rank.comm, role_of(plan, rank.index));  // prints, measures, saves
-  StageReplica replica(settings, plan, data, rank);  // this rank's stage, its optimizer, and loaders of batches
+void train_rank(const StreamPlan& plan, const TrainTest& data, Rank& rank) {
+  Run run = make_run(with_stages_of(plan), rank.comm, role_of(plan, rank.index));  // prints, measures, saves
+  StageReplica replica(plan, data, rank);  // this rank's stage, its optimizer, and loaders of batches
   run.set_up_checkpoints(data, *replica.layers, *replica.optimizer);  // --resume loads both; each epoch saves both
   run.predict_with(make_predictor(plan, replica.pipeline.log()));     // how long the epoch should have taken
 
   for (Epoch& epoch : run.epochs()) {
-    if (is_by_hand(settings.pipeline)) {  // --schedule by-hand, which needs --versions flush
+    if (is_by_hand(plan.settings.pipeline)) {  // --schedule by-hand, which needs --versions flush
       for (const MicroBatches& batch : epoch.training_batches(replica.train_loader)) {
         forward_backward_by_hand(replica, batch, epoch.train_sums());
         update(replica, epoch);  // the optimizer's step, then zero_grad
@@ -90,18 +90,18 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
     sync_replicas(replica);    // throws unless their weights are equal; shares batch norm's statistics
     evaluate(replica, epoch);  // the forwards of such a table
   }
-  print_sample(settings, replica.pipeline, plan.schedule_for(static_cast<std::size_t>(plan.microbatches_per_batch)),
-               rank.comm);  // --sample: what a model of text writes
+  const auto microbatches = static_cast<std::size_t>(plan.microbatches_per_batch);
+  print_sample(plan.settings, replica.pipeline, plan.schedule_for(microbatches), rank.comm);  // --sample
 }
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   const StreamPlan plan(settings, data.train);  // chooses the stages, unless --split does
   if (settings.run.explain) {
-    return explain_stream(settings, plan);  // prints the beginning of the table, and does not train
+    return explain_stream(plan);  // prints the beginning of the table, and does not train
   }
-  introduce(settings, plan);  // warns of --versions none; with --ledger prints the ledger
-  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  introduce(plan);  // warns of --versions none; with --ledger prints the ledger
+  launch_ranks(plan, [&](Rank& rank) { train_rank(plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -55,7 +55,7 @@ class BatchCursor {
 
 /// Sets the learning rate for the update after batch `batch` of the epoch.
 void set_learning_rate(StageReplica& replica, const Epoch& epoch, std::int64_t batch) {
-  const TrainingSettings& training = replica.settings.training;
+  const TrainingSettings& training = replica.plan.settings.training;
   const std::int64_t batches_before = (epoch.number() - 1) * replica.plan.batches() + batch;
   replica.optimizer->set_learning_rate(training.lr * epoch.rate_factor(batch) /
                                        delay_divisor(training.lr_discount, replica.delay, batches_before));
@@ -63,15 +63,14 @@ void set_learning_rate(StageReplica& replica, const Epoch& epoch, std::int64_t b
 
 }  // namespace
 
-StageReplica::StageReplica(const Settings& settings_, const StreamPlan& plan_, const TrainTest& data, Rank& rank_)
-    : PipelineWorker(settings_, plan_, data, rank_),
-      settings(settings_),
+StageReplica::StageReplica(const StreamPlan& plan_, const TrainTest& data, Rank& rank_)
+    : PipelineWorker(plan_, data, rank_),
       plan(plan_),
       rank(rank_),
       stage(plan.schedule.stage_of(rank.index)),
       delay(largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions))[static_cast<std::size_t>(stage)]),
       replicas(rank.comm.split(stage, rank.index)),
-      unchecked(settings.pipeline.version_check ? nullptr : std::make_unique<UncheckedVersions>()) {}
+      unchecked(plan.settings.pipeline.version_check ? nullptr : std::make_unique<UncheckedVersions>()) {}
 
 ActionStream::ActionStream(StageReplica& replica, Epoch& epoch)
     : replica_(replica), epoch_(epoch), images_(replica.train_loader.image_count()) {
@@ -87,7 +86,7 @@ ActionStream::ActionStream(StageReplica& replica, Epoch& epoch)
   const auto cursor =
       std::make_shared<BatchCursor>([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch);
   StepData data = cursor->data(sizes);
-  if (replica.settings.training.dropout > 0) {
+  if (replica.plan.settings.training.dropout > 0) {
     data.position = {(epoch.number() - 1) * loader.batch_count() + batches_done_, 0};
   }
   replica.pipeline.begin(schedule_, std::move(data),

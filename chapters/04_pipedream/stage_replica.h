@@ -21,9 +21,8 @@ namespace stagecoach {
 /// backward on this thread whose weights have changed.
 struct StageReplica : PipelineWorker {
   /// All ranks of the plan call it together; the arguments must outlive it.
-  StageReplica(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank);
+  StageReplica(const StreamPlan& plan, const TrainTest& data, Rank& rank);
 
-  const Settings& settings;
   const StreamPlan& plan;
   Rank& rank;
   int stage;

@@ -17,7 +17,8 @@ namespace stagecoach {
 namespace {
 
 /// Decides which layers and how many ranks each stage has.
-Partition choose_stages(const Settings& settings, const StreamPlan& plan) {
+Partition choose_stages(const StreamPlan& plan) {
+  const Settings& settings = plan.settings;
   if (settings.pipeline.balance == Balance::pipedream && settings.pipeline.split.empty()) {
     return partition(layer_costs(plan.profile, plan.recompute), settings.world.ranks,
                      plan.world.network.among_first(settings.world.ranks));
@@ -79,8 +80,8 @@ StreamPlan::StreamPlan(const Settings& settings, const Dataset& data)
       batch_size(settings.training.batch_size),
       microbatches_per_batch(static_cast<int>(settings.training.microbatches)),
       receives(receives_of(settings.pipeline)) {
-  put_bug_into(versions, inject);
-  const Partition chosen = choose_stages(settings, *this);
+  put_bug_into(versions, settings.training.inject);
+  const Partition chosen = choose_stages(*this);
   throw_if<UsageError>(
       is_by_hand(settings.pipeline) &&
           std::any_of(chosen.replicas.begin(), chosen.replicas.end(), [](int n) { return n > 1; }),
@@ -103,7 +104,8 @@ RankRole role_of(const StreamPlan& plan, int rank) {
   return role;
 }
 
-Settings with_stages_of(const StreamPlan& plan, Settings settings) {
+Settings with_stages_of(const StreamPlan& plan) {
+  Settings settings = plan.settings;
   settings.pipeline.split = fmt::format("{}", fmt::join(plan.split, ","));
   settings.pipeline.replicas = fmt::format("{}", fmt::join(plan.replicas(), ","));
   return settings;

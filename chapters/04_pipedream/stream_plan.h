@@ -37,7 +37,7 @@ struct StreamPlan : Plan {
 /// share the sums of losses.
 RankRole role_of(const StreamPlan& plan, int rank);
 
-/// Returns `settings` with the stages of the plan, since a resumed run must have the same stages.
-Settings with_stages_of(const StreamPlan& plan, Settings settings);
+/// Returns the settings of the plan with its stages, since a resumed run must have the same stages.
+Settings with_stages_of(const StreamPlan& plan);
 
 }  // namespace stagecoach

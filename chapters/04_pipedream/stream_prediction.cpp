@@ -42,11 +42,11 @@ Schedule beginning_of(const StreamPlan& plan) {
   return plan.schedule_for(static_cast<std::size_t>(std::min(shown, plan.schedule.microbatches)));
 }
 
-void print_stages(const Settings& settings, const StreamPlan& plan) {
+void print_stages(const StreamPlan& plan) {
   fmt::print("  stages    --split {} --replicas {}{}\n  link      {}\n", fmt::join(plan.split, ","),
              fmt::join(plan.replicas(), ","),
              plan.seconds > 0 ? fmt::format(": {:.3f} ms from one micro-batch to the next", 1e3 * plan.seconds) : "",
-             settings.world.link.text());
+             plan.settings.world.link.text());
 }
 
 /// Prints the measurements and the stage of each layer.
@@ -85,7 +85,7 @@ PlannedStep step_of(const StreamPlan& plan, const Schedule& full, const Simulati
 }
 
 /// Prints the memory of each rank, and returns its total for a rank in its own process.
-std::vector<double> print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
+std::vector<double> print_memory(const StreamPlan& plan, const Ledger& ledger) {
   const auto activations = kept_bytes(plan, plan.microbatch);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto rebuilt = rebuilt_bytes(plan);
@@ -101,8 +101,8 @@ std::vector<double> print_memory(const Settings& settings, const StreamPlan& pla
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double peak = peaks[r] + rebuilt[s];
-    const double process =
-        peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + posted[r] + workspace[s];
+    const double process = peak + optimizer_bytes_per_weight_byte(plan.settings.training) * weights[s] + received[r] +
+                           posted[r] + workspace[s];
     totals.push_back(process);
     fmt::print(
         "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
@@ -112,8 +112,9 @@ std::vector<double> print_memory(const Settings& settings, const StreamPlan& pla
   return totals;
 }
 
-void write_files(const Settings& settings, const StreamPlan& plan, const Schedule& shown, const Ledger& ledger,
-                 const Simulation& simulation, const PlannedStep& step) {
+void write_files(const StreamPlan& plan, const Schedule& shown, const Ledger& ledger, const Simulation& simulation,
+                 const PlannedStep& step) {
+  const Settings& settings = plan.settings;
   if (settings.run.out.empty()) {
     return;
   }
@@ -178,7 +179,8 @@ Predictor make_predictor(const StreamPlan& plan, ActionLog& log) {
   return predictor;
 }
 
-void introduce(const Settings& settings, const StreamPlan& plan) {
+void introduce(const StreamPlan& plan) {
+  const Settings& settings = plan.settings;
   if (settings.pipeline.versions == Versions::none && settings.pipeline.version_check) {
     fmt::print(
         "note: --versions none overwrites weights that backwards still need. The version check will stop the run; "
@@ -189,21 +191,22 @@ void introduce(const Settings& settings, const StreamPlan& plan) {
   }
 }
 
-void explain_stream(const Settings& settings, const StreamPlan& plan) {
+void explain_stream(const StreamPlan& plan) {
+  const Settings& settings = plan.settings;
   const bool measured = settings.run.profile;
   Costs costs = measured ? costs_of(plan, plan.microbatch) : balanced_costs(plan);
   costs.sizes = plan.sizes;
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);
-  const Simulation beginning = simulate_plan(settings, plan, shown, costs, &ledger).simulation;
+  const Simulation beginning = simulate_plan(plan, shown, costs, &ledger).simulation;
   const Schedule full = full_batches_of(plan);
   const Ledger full_ledger = make_ledger(full, plan.versions);
-  const auto [epoch, memory] = simulate_plan(settings, plan, full, costs, &full_ledger);
+  const auto [epoch, memory] = simulate_plan(plan, full, costs, &full_ledger);
 
   fmt::print("{}, weights by '{}': {} per epoch, {} per update; {} on {}\n", plan.model_name,
              name_of(settings.pipeline.versions), counted(plan.schedule.microbatches, "micro-batch"),
              plan.microbatches_per_batch, counted(plan.stages(), "stage"), counted(plan.world.ranks, "rank"));
-  print_stages(settings, plan);
+  print_stages(plan);
   if (!plan.profile.empty()) {
     print_profile(plan);
   }
@@ -223,7 +226,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   print_messages(plan, plan.microbatch);
   PlannedStep step = step_of(plan, full, epoch);
   if (measured) {
-    const std::vector<double> processes = print_memory(settings, plan, epoch_ledger);
+    const std::vector<double> processes = print_memory(plan, epoch_ledger);
     step.memory_bytes = memory.empty() ? processes : memory;
   }
   for (const std::string& note : plan.notes) {
@@ -232,7 +235,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   if (settings.run.ledger) {
     print_ledger(plan);
   }
-  write_files(settings, plan, shown, ledger, beginning, step);
+  write_files(plan, shown, ledger, beginning, step);
 }
 
 }  // namespace stagecoach

@@ -14,11 +14,11 @@ Predictor make_predictor(const StreamPlan& plan, ActionLog& log);
 
 /// Prints remarks before a training: a warning for --versions none, and with --ledger the version that each action uses
 /// and the delays, for the first micro-batches of an epoch.
-void introduce(const Settings& settings, const StreamPlan& plan);
+void introduce(const StreamPlan& plan);
 
 /// Prints the stages and the beginning of the schedule, with its timeline, idle time, versions and memory: in units, or
 /// with --profile in measured seconds and bytes. With --out, also writes what it shows to schedule.csv, ledger.csv,
 /// schedule.svg, schedule_trace.json and prediction.json.
-void explain_stream(const Settings& settings, const StreamPlan& plan);
+void explain_stream(const StreamPlan& plan);
 
 }  // namespace stagecoach

@@ -73,10 +73,10 @@ void require_same_order(const Schedule& table, int group) {
 }
 
 /// Trains on one rank, as in chapter 3; new is that a rank may hold several stages.
-void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run = make_run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all stop after one step
-  run.print_notes(plan.notes);  // such as the memory it costs if a table runs backwards out of order
-  PipelineWorker worker(settings, plan, data, rank);  // this rank's chunks, their optimizer, and loaders of batches
+void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
+  Run run = make_run(plan.settings, rank.comm, role_of(plan));  // prints, measures, saves; SIGINT stops all ranks
+  run.print_notes(plan.notes);              // such as the memory it costs if a table runs backwards out of order
+  PipelineWorker worker(plan, data, rank);  // this rank's chunks, their optimizer, and loaders of batches
   run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);  // --resume loads both; each epoch saves both
   run.predict_with(make_predictor(plan, worker.pipeline.log()));    // how long the steps should have taken
 
@@ -87,7 +87,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     }
     evaluate(worker.pipeline, plan, epoch, worker.test_loader);  // the forwards of the same table, without graphs
   }
-  print_sample(settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
+  print_sample(plan.settings, worker.pipeline, plan.schedule, rank.comm);  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {
@@ -97,10 +97,10 @@ void train(const Settings& settings) {
     require_same_order(plan.schedule, settings.pipeline.group);
   }
   if (settings.run.explain) {
-    return explain(settings, plan);  // prints the table and its timeline, and does not train
+    return explain(plan);  // prints the table and its timeline, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan, [&](Rank& rank) { train_rank(plan, data, rank); });
 }
 
 const Chapter kChapter{

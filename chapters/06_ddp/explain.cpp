@@ -210,7 +210,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
         topology.mesh.data, topology.mesh.pipeline);
     const auto gradients = gradient_bytes(*topology.pipeline);
     const double most = *std::max_element(gradients.begin(), gradients.end());
-    explain(settings, *topology.pipeline, ring_share(topology.mesh.data) * most);
+    explain(*topology.pipeline, ring_share(topology.mesh.data) * most);
     return print_gradient_sums(topology);
   }
   const bool is_modelled = settings.world.clock == ClockKind::modelled;

@@ -24,7 +24,7 @@ class Pipelines final : public Strategy {
         rank_(context.rank.index),
         plan_(*context.topology.pipeline),
         mesh_(context.rank.comm, context.topology.mesh, Topology::kRankOrder),
-        worker_(context.settings, plan_, context.data,
+        worker_(plan_, context.data,
                 {mesh_.pipeline().rank(), mesh_.pipeline().size(), context.rank.device, mesh_.pipeline()},
                 {.shard = context.topology.shard_of(context.rank.index)}),
         reducer_(worker_.layers->named_parameters(), mesh_.data(),

@@ -27,8 +27,7 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
   const auto model = make_model_of(settings.training, data);
   require_images_for_all(settings, *model, data, topology.mesh.data);
   if (topology.mesh.pipeline > 1) {
-    topology.pipeline_settings = settings_of_pipeline(settings, topology.mesh);
-    topology.pipeline = make_pipeline_plan(topology.pipeline_settings, topology.mesh, Topology::kRankOrder, data);
+    topology.pipeline = make_pipeline_plan(settings, topology.mesh, Topology::kRankOrder, data);
     topology.notes = topology.pipeline->notes;
     topology.layers = topology.pipeline->layers;
     topology.stages = topology.pipeline->stages_text() + " of each pipeline";

@@ -19,7 +19,6 @@ struct Topology {
   std::string stages = {};              ///< the stages and the ranks that hold them, as text
   LayerRanks layers = {};               ///< on the ranks of the first pipeline, or all on rank 0
   std::optional<Plan> pipeline = {};    ///< the plan of each pipeline, if there are any
-  Settings pipeline_settings = {};      ///< the settings of each pipeline
 
   /// The ranks of one pipeline have consecutive numbers.
   static constexpr RankOrder kRankOrder{{MeshDirection::tensor, MeshDirection::pipeline, MeshDirection::data}};

@@ -98,7 +98,7 @@ void explain_mesh(const Settings& settings, const Dataset& data) {
   const MeshSizes& mesh = *settings.data_parallel.mesh;
   const Exchanges exchanges = exchanges_of(settings, data, plan.microbatch);
   print_layers(settings, data, *model_of_rank(settings, data), exchanges);
-  explain(settings, plan, collective_bytes(mesh, plan, exchanges));
+  explain(plan, collective_bytes(mesh, plan, exchanges));
 }
 
 }  // namespace stagecoach

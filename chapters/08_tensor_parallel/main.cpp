@@ -42,9 +42,9 @@ std::shared_ptr<const LayerFactory> layers_for(const Settings& settings, Communi
                                                 classes_of(settings.training), comm_thread);
 }
 
-void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  const MeshSizes& sizes = *settings.data_parallel.mesh;
-  const RankOrder& order = *settings.data_parallel.rank_order;
+void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
+  const MeshSizes& sizes = *plan.settings.data_parallel.mesh;
+  const RankOrder& order = *plan.settings.data_parallel.rank_order;
   const MeshPosition position = position_of(rank.index, sizes, order);
   Mesh mesh(rank.comm, sizes, order);  // three communicators: the ranks that differ from this one in one direction only
   const Rank in_pipeline{position.pipeline, sizes.pipeline, rank.device, mesh.pipeline()};
@@ -55,21 +55,21 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   role.replica_of = rank_at({.pipeline = position.pipeline}, sizes, order);
   role.splits_losses = true;
   role.tensor_group = sizes.tensor > 1 ? &mesh.tensor() : nullptr;
-  Run run = make_run(settings, rank.comm, role);
+  Run run = make_run(plan.settings, rank.comm, role);
   run.print_notes(plan.notes);
   // With --overlap, a second thread of this rank sums gradients of activations while the rank computes others.
   std::optional<CommThread> comm_thread;
-  if (settings.data_parallel.overlap) {
+  if (plan.settings.data_parallel.overlap) {
     comm_thread.emplace(mesh.tensor());
   }
   // This rank's slices of its stages' layers, which begin with the values of one device's weights; their optimizer; and
   // loaders of batches. All ranks of a tensor group load the same images.
-  PipelineWorker worker(settings, plan, data, in_pipeline,
-                        {.layers = layers_for(settings, mesh.tensor(), comm_thread ? &*comm_thread : nullptr),
-                         .loss = loss_of(settings.training, &mesh.tensor()),
+  PipelineWorker worker(plan, data, in_pipeline,
+                        {.layers = layers_for(plan.settings, mesh.tensor(), comm_thread ? &*comm_thread : nullptr),
+                         .loss = loss_of(plan.settings.training, &mesh.tensor()),
                          .shard = {position.data, sizes.data}});
   const NamedTensors parameters = worker.layers->named_parameters();
-  Reducer reducer(parameters, mesh.data(), {.caps = settings.data_parallel.caps()});
+  Reducer reducer(parameters, mesh.data(), {.caps = plan.settings.data_parallel.caps()});
   // --resume loads both; each epoch saves both to --out, as whole weights: a run can go on with another pp and tp.
   run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);
   broadcast_module(*worker.layers, mesh.data());
@@ -90,7 +90,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     require_equal_replicas(parameters, mesh.data());  // throws unless their weights are equal
     evaluate(worker.pipeline, plan, epoch, worker.test_loader, counts ? nullptr : &uncounted);
   }
-  print_sample(settings, worker.pipeline, plan.schedule, mesh.pipeline(), rank.index == 0);  // --sample
+  print_sample(plan.settings, worker.pipeline, plan.schedule, mesh.pipeline(), rank.index == 0);  // --sample
 }
 
 void train(const Settings& settings) {
@@ -99,7 +99,7 @@ void train(const Settings& settings) {
     return explain_mesh(settings, data.train);
   }
   const Plan plan = make_mesh_plan(settings, data.train);
-  launch(open_world(settings.world), [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch(open_world(settings.world), [&](Rank& rank) { train_rank(plan, data, rank); });
 }
 
 const Chapter kChapter{

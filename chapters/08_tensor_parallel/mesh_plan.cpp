@@ -46,7 +46,8 @@ CollectiveSeconds seconds_of(const Settings& settings, const std::vector<Exchang
 }
 
 /// Sets the seconds of each stage's exchanges.
-void add_seconds(Plan& plan, const Settings& settings, const Exchanges& exchanges) {
+void add_seconds(Plan& plan, const Exchanges& exchanges) {
+  const Settings& settings = plan.settings;
   std::size_t layer = 0;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     const Link link = link_of_stage(plan, stage, MeshDirection::tensor, *settings.data_parallel.mesh,
@@ -62,7 +63,8 @@ void add_seconds(Plan& plan, const Settings& settings, const Exchanges& exchange
 }
 
 /// Adds a note, with what it costs, if a tensor-parallel group has ranks on several nodes.
-void note_slow_exchanges(Plan& plan, const Settings& settings, const Exchanges& exchanges) {
+void note_slow_exchanges(Plan& plan, const Exchanges& exchanges) {
+  const Settings& settings = plan.settings;
   const Network& network = *settings.world.link;
   const auto groups = tensor_groups(settings);
   const Link& within = network.within_node();
@@ -120,11 +122,10 @@ Plan make_mesh_plan(const Settings& settings, const Dataset& data) {
   const MeshSizes& mesh = *settings.data_parallel.mesh;
   // The plan is made with layers of a rank that runs alone: stages may end between two layers of a pair, where each
   // rank has a slice.
-  Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), mesh, *settings.data_parallel.rank_order, data,
-                                 layers_of_rank(settings));
+  Plan plan = make_pipeline_plan(settings, mesh, *settings.data_parallel.rank_order, data, layers_of_rank(settings));
   const Exchanges exchanges = exchanges_of(settings, data, plan.microbatch);
-  add_seconds(plan, settings, exchanges);
-  note_slow_exchanges(plan, settings, exchanges);
+  add_seconds(plan, exchanges);
+  note_slow_exchanges(plan, exchanges);
   return plan;
 }
 

@@ -25,26 +25,26 @@ constexpr Device kMeta{DeviceType::meta};
 /// One rank of the plan, whose messages are tensors without elements.
 class DryRank {
  public:
-  DryRank(const Settings& settings, const Plan& plan, const Schedule& schedule, const Ledger* ledger, int rank,
+  DryRank(const Plan& plan, const Schedule& schedule, const Ledger* ledger, int rank,
           const std::vector<std::shared_ptr<Sequential>>& parts)
-      : training_(settings.training),
+      : training_(plan.settings.training),
         plan_(plan),
         messages_(schedule),
         actions_(schedule.ranks[static_cast<std::size_t>(rank)]),
         lists_updates_(schedule.batch > 0),
-        clock_(make_clock(ClockKind::modelled, kMeta, {}, *settings.world.modelled_device)),
+        clock_(make_clock(ClockKind::modelled, kMeta, {}, *plan.settings.world.modelled_device)),
         sums_(kMeta) {
     std::map<int, std::shared_ptr<Sequential>> mine;
     for (int s = 0; s < plan.stages(); ++s) {
       if (schedule.holds(rank, s)) {
         const auto& layers = mine.emplace(s, parts[static_cast<std::size_t>(s)]).first->second;
         layers->materialize(0, kMeta);
-        Stage& stage = stages_.emplace(s, Stage(layers, plan.recompute, loss_of(settings.training))).first->second;
+        Stage& stage = stages_.emplace(s, Stage(layers, plan.recompute, loss_of(training_))).first->second;
         stage.add_gradients_in_order(gradient_order(actions_, s));
       }
     }
     layers_ = joined(mine);
-    optimizer_ = make_optimizer(settings.training, layers_->named_parameters());
+    optimizer_ = make_optimizer(training_, layers_->named_parameters());
     if (ledger != nullptr) {
       versions_.emplace(layers_->named_parameters(), schedule, *ledger, rank);
     }
@@ -154,9 +154,8 @@ class DryRank {
 
 }  // namespace
 
-PlannedRun simulate_plan(const Settings& settings, const Plan& plan, const Schedule& schedule, const Costs& costs,
-                         const Ledger* ledger) {
-  if (settings.world.clock != ClockKind::modelled || !settings.pipeline.profile_file.empty()) {
+PlannedRun simulate_plan(const Plan& plan, const Schedule& schedule, const Costs& costs, const Ledger* ledger) {
+  if (plan.world.clock != ClockKind::modelled || !plan.settings.pipeline.profile_file.empty()) {
     return {simulate(schedule, costs), {}};
   }
   // One rank after the other.
@@ -167,7 +166,7 @@ PlannedRun simulate_plan(const Settings& settings, const Plan& plan, const Sched
   std::vector<double> bytes;
   for (int rank = 0; rank < schedule.rank_count(); ++rank) {
     memory.reset_peak();
-    seconds.push_back(DryRank(settings, plan, schedule, ledger, rank, parts).seconds());
+    seconds.push_back(DryRank(plan, schedule, ledger, rank, parts).seconds());
     bytes.push_back(static_cast<double>(memory.stats().peak_bytes - held_before));
   }
   return {simulate(schedule, costs, seconds), bytes};

@@ -20,7 +20,7 @@ struct PlannedRun {
 /// cost: then the model must have no memory, and has none afterwards. Exchanges with a tensor-parallel group take what
 /// the plan says, and reductions what the costs say. `ledger` says which version of the weights each action of
 /// `schedule` uses; null: the newest.
-PlannedRun simulate_plan(const Settings& settings, const Plan& plan, const Schedule& schedule, const Costs& costs,
+PlannedRun simulate_plan(const Plan& plan, const Schedule& schedule, const Costs& costs,
                          const Ledger* ledger = nullptr);
 
 }  // namespace stagecoach

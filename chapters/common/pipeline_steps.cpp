@@ -12,9 +12,9 @@ namespace stagecoach {
 namespace {
 
 /// Returns the stages of a rank, by number, with their initial weights on its device.
-std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
-                                                       const Dataset& data, const Rank& rank,
+std::map<int, std::shared_ptr<Sequential>> make_stages(const Plan& plan, const Dataset& data, const Rank& rank,
                                                        const std::shared_ptr<const LayerFactory>& layers) {
+  const TrainingSettings& training = plan.settings.training;
   const auto parts = stages_of(*make_model_of(training, data, layers), plan.split);
   std::map<int, std::shared_ptr<Sequential>> mine;
   for (int s = 0; s < plan.stages(); ++s) {
@@ -32,12 +32,12 @@ std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& t
 
 /// Returns the rank's loader, with images if the rank holds the first stage, and with labels if it holds the first or
 /// the last one.
-MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
-                                         const Rank& rank, LoaderFor purpose, const Shard& shard) {
+MicroBatchLoader make_micro_batch_loader(const Plan& plan, const Dataset& data, const Rank& rank, LoaderFor purpose,
+                                         const Shard& shard) {
   using Needs = MicroBatchLoader::Needs;
   const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::targets : Needs::nothing;
   const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::inputs_and_targets : of_last;
-  return make_rank_loader(settings, data, purpose, rank, needs, settings.training.microbatches, shard);
+  return make_rank_loader(plan.settings, data, purpose, rank, needs, plan.settings.training.microbatches, shard);
 }
 
 /// Returns the pipeline that runs a rank's stages.
@@ -45,7 +45,7 @@ Pipeline make_pipeline(const Plan& plan, const std::map<int, std::shared_ptr<Seq
                        const LossFunction& loss) {
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
-    running.emplace(number, Stage(with_bug(layers, plan.inject), plan.recompute, loss, plan.record));
+    running.emplace(number, Stage(with_bug(layers, plan.settings.training.inject), plan.recompute, loss, plan.record));
   }
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }
@@ -70,14 +70,13 @@ void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch
 
 }  // namespace
 
-PipelineWorker::PipelineWorker(const Settings& settings, const Plan& plan, const TrainTest& data, const Rank& rank,
-                               const PipelineShare& share)
-    : stages(make_stages(settings.training, plan, data.train, rank, share.layers)),
+PipelineWorker::PipelineWorker(const Plan& plan, const TrainTest& data, const Rank& rank, const PipelineShare& share)
+    : stages(make_stages(plan, data.train, rank, share.layers)),
       layers(joined(stages)),
-      optimizer(make_optimizer(settings.training, layers->named_parameters())),
+      optimizer(make_optimizer(plan.settings.training, layers->named_parameters())),
       pipeline(make_pipeline(plan, stages, rank.comm, share.loss)),
-      train_loader(make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training, share.shard)),
-      test_loader(make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing, share.shard)) {}
+      train_loader(make_micro_batch_loader(plan, data.train, rank, LoaderFor::training, share.shard)),
+      test_loader(make_micro_batch_loader(plan, data.test, rank, LoaderFor::testing, share.shard)) {}
 
 void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
                       const std::function<void(int stage)>& reduce) {

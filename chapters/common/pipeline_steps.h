@@ -23,8 +23,7 @@ struct PipelineShare {
 
 /// What a rank of a pipeline trains with, as the plan says.
 struct PipelineWorker {
-  PipelineWorker(const Settings& settings, const Plan& plan, const TrainTest& data, const Rank& rank,
-                 const PipelineShare& share = {});
+  PipelineWorker(const Plan& plan, const TrainTest& data, const Rank& rank, const PipelineShare& share = {});
 
   std::map<int, std::shared_ptr<Sequential>> stages;  ///< this rank's, by number, with their initial weights
   std::shared_ptr<Sequential> layers;                 ///< all of them, as one module

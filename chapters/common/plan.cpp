@@ -89,6 +89,16 @@ std::vector<double> reduction_seconds(const Plan& plan, const MeshSizes& mesh, c
   return seconds;
 }
 
+/// Returns the settings of each of the pipelines of `mesh`, which share the batches of `settings`.
+Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
+  Settings pipeline_settings = settings;
+  pipeline_settings.world.ranks = mesh.pipeline;
+  pipeline_settings.training.batch_size = share_of(settings.training.batch_size, 0, mesh.data).count;
+  pipeline_settings.training.microbatches =
+      std::min(settings.training.microbatches, pipeline_settings.training.batch_size);
+  return pipeline_settings;
+}
+
 }  // namespace
 
 bool is_by_hand(const PipelineSettings& pipeline) { return pipeline.schedule == "by-hand"; }
@@ -140,7 +150,7 @@ Plan::Plan(const Settings& settings, const Dataset& data, const std::shared_ptr<
     : PlannedModel(planned_model(settings, data, factory)),
       schedule(table_of(settings, model->size(), notes)),
       split(split_of(settings.pipeline, *model, schedule, profile)) {
-  put_bug_into(schedule, inject);  // last, as no step with a bug can be simulated
+  put_bug_into(schedule, settings.training.inject);  // last, as no step with a bug can be simulated
   place_layers(settings.training);
 }
 
@@ -177,18 +187,10 @@ std::vector<std::string> mesh_schedules() {
           "foldx_fifo", "interleaved-zb", "zb-h2", "zbv",   "dualpipev"};
 }
 
-Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
-  Settings pipeline_settings = settings;
-  pipeline_settings.world.ranks = mesh.pipeline;
-  pipeline_settings.training.batch_size = share_of(settings.training.batch_size, 0, mesh.data).count;
-  pipeline_settings.training.microbatches =
-      std::min(settings.training.microbatches, pipeline_settings.training.batch_size);
-  return pipeline_settings;
-}
-
 Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
                         const std::shared_ptr<const LayerFactory>& factory) {
-  Plan plan(settings, data, factory);
+  Plan plan(settings_of_pipeline(settings, mesh), data, factory);
+  plan.settings = settings;
   plan.schedule = with_reductions(plan.schedule);
   set_pipelines(plan, mesh_groups(MeshDirection::pipeline, mesh, order));
   for (auto& [layer, rank] : plan.layers) {

@@ -61,14 +61,16 @@ bool is_by_hand(const PipelineSettings& pipeline);
 
 /// Calls launch(): the ranks run `body`, with the bug in their communicator if it belongs there.
 void launch_ranks(const World& world, Bug inject, const std::function<void(Rank&)>& body);
+inline void launch_ranks(const Plan& plan, const std::function<void(Rank&)>& body) {
+  launch_ranks(plan.world, plan.settings.training.inject, body);
+}
 
 /// Returns the names of all schedules, with `first`, the default, before the others.
 std::vector<std::string> schedules_with_default(const std::string& first);
 /// Returns the values of --schedule for the pipelines of a mesh; the first is the default.
 std::vector<std::string> mesh_schedules();
-/// Returns the settings of each of the pipelines of `mesh`, which share the batches of `settings`.
-Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh);
-/// Returns the plan of such a pipeline. Its schedule lists when each stage's gradients are reduced over the pipelines.
+/// Returns the plan of each of the pipelines of `mesh`, which share the batches of `settings`. Its schedule lists when
+/// each stage's gradients are reduced over the pipelines.
 Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
                         const std::shared_ptr<const LayerFactory>& factory = nullptr);
 

@@ -124,14 +124,14 @@ std::string why_not_recorded(const Settings& settings) {
 PlannedModel planned_model(const Settings& settings, const Dataset& data,
                            const std::shared_ptr<const LayerFactory>& factory) {
   const std::int64_t images = images_per_step(settings, data);
-  PlannedModel planned{.world = open_world(settings.world),
+  PlannedModel planned{.settings = settings,
+                       .world = open_world(settings.world),
                        .model_name = settings.training.model,
                        .model = make_model_of(settings.training, data, factory),
                        .images = images,
                        .last_images = last_images(settings, data, images),
                        .microbatch = largest_micro_batch(settings.training, images),
-                       .recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no,
-                       .inject = settings.training.inject};
+                       .recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no};
   if (settings.world.cuda_graph && planned.world.device == DeviceType::cuda) {
     const std::string why = why_not_recorded(settings);
     if (why.empty()) {

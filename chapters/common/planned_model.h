@@ -16,6 +16,7 @@
 namespace stagecoach {
 
 struct PlannedModel {
+  Settings settings;                       ///< that it follows
   World world;                             ///< the ranks
   std::string model_name;                  ///< as --model has it
   std::shared_ptr<Sequential> model;       ///< all layers, without memory for their parameters
@@ -27,7 +28,6 @@ struct PlannedModel {
   std::vector<std::string> notes = {};     ///< remarks to print: sentences without a full stop
   Stage::Recompute recompute = Stage::Recompute::no;
   Stage::Record record = Stage::Record::no;  ///< whether a GPU gets the stages' work as CUDA graphs
-  Bug inject = Bug::none;                    ///< of --inject
 };
 
 /// Returns the ranks and the model of the settings. The model's profile is read from --profile-file; without that flag

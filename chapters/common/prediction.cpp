@@ -31,7 +31,8 @@ namespace {
 constexpr double kNoticed = 1.005;  // the least speed-up that is visible with two decimals
 
 /// Returns the formula for the idle share of a step, with its value where it holds.
-std::string theory(const Settings& settings, const Plan& plan) {
+std::string theory(const Plan& plan) {
+  const Settings& settings = plan.settings;
   const std::string name = is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule;
   const auto formula = idle_formula(name, plan.world.ranks, plan.schedule.microbatches, settings.pipeline.chunks);
   if (!formula) {
@@ -61,7 +62,7 @@ struct RankMemory {
 
 /// Returns the memory of each rank. The plan's layers must have been measured, with micro-batches of `microbatch`
 /// images.
-std::vector<RankMemory> predict_memory(const TrainingSettings& training, const Plan& plan, std::int64_t microbatch) {
+std::vector<RankMemory> predict_memory(const Plan& plan, std::int64_t microbatch) {
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto rebuilt = rebuilt_bytes(plan);
@@ -78,7 +79,7 @@ std::vector<RankMemory> predict_memory(const TrainingSettings& training, const P
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].gradients = ranks[r].weights + waiting[r];
-    ranks[r].optimizer = optimizer_bytes_per_weight_byte(training) * ranks[r].weights;
+    ranks[r].optimizer = optimizer_bytes_per_weight_byte(plan.settings.training) * ranks[r].weights;
     ranks[r].activations += activations[r];
     ranks[r].received = received[r] + posted[r];
   }
@@ -335,15 +336,16 @@ Costs simulated_costs(const Schedule& schedule, const Simulation& simulation, Co
   return costs;
 }
 
-void explain(const Settings& settings, const Plan& plan, double collective_bytes) {
-  if (plan.inject != Bug::none) {  // the table was checked before the bug entered it
-    require_legal(plan.schedule,
-                  fmt::format("'{}' with the bug '{}'", settings.pipeline.schedule, name_of(plan.inject)));
+void explain(const Plan& plan, double collective_bytes) {
+  const Settings& settings = plan.settings;
+  const Bug inject = settings.training.inject;
+  if (inject != Bug::none) {  // the table was checked before the bug entered it
+    require_legal(plan.schedule, fmt::format("'{}' with the bug '{}'", settings.pipeline.schedule, name_of(inject)));
   }
   const bool measured = settings.run.profile;
   Costs costs = measured ? costs_of(plan, plan.microbatch) : unit_costs(plan);
   costs.bytes = message_bytes(plan, plan.microbatch);
-  const PlannedRun planned = simulate_plan(settings, plan, plan.schedule, costs);
+  const PlannedRun planned = simulate_plan(plan, plan.schedule, costs);
   const Simulation& simulation = planned.simulation;
   const double idle = simulation.idle + (measured ? exchange_share(plan, simulation.seconds) : 0);
 
@@ -360,7 +362,7 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
   fmt::print(
       "  idle            {:.1f}% of the step\n  by the formula  {}\n  idle in span    {:.1f}% between a rank's "
       "first and last action\n",
-      100 * idle, theory(settings, plan), 100 * simulation.idle_in_span);
+      100 * idle, theory(plan), 100 * simulation.idle_in_span);
   fmt::print("  activations     {} (stage, micro-batch) pairs at most, rank by rank\n",
              fmt::join(simulation.peak_activations, ", "));
   if (const auto found =
@@ -382,7 +384,7 @@ void explain(const Settings& settings, const Plan& plan, double collective_bytes
                    .memory_bytes = planned.memory_bytes,
                    .link_bytes = std::max(busiest_link_bytes(plan.schedule, costs.bytes), collective_bytes)};
   if (measured) {
-    const auto ranks = predict_memory(settings.training, plan, plan.microbatch);
+    const auto ranks = predict_memory(plan, plan.microbatch);
     print_memory(plan, plan.microbatch, ranks);
     print_predicted_memory(ranks);
     if (planned.memory_bytes.empty()) {

@@ -64,6 +64,6 @@ void print_messages(const Plan& plan, std::int64_t microbatch);
 /// Prints the schedule, its timeline, idle time and memory: in units, or with --profile in measured seconds and bytes.
 /// Always prints how much is sent. With --out, also writes the files of write_tables, prediction.json and schedule.svg.
 /// `collective_bytes`: what collectives send over a link in a step, beside the schedule's messages.
-void explain(const Settings& settings, const Plan& plan, double collective_bytes = 0);
+void explain(const Plan& plan, double collective_bytes = 0);
 
 }  // namespace stagecoach
