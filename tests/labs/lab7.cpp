@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/ops.h"
+#include "core/stream_order.h"
 #include "core/transfer.h"
 #include "tests/labs/class_settings.h"
 #include "tests/labs/lab7_steps.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr const char* kMove = "chapters/07_one_controller/lab/move.h";
 constexpr const char* kEvent = "scripts/lab.sh hint 7 2 1: which stream waits for the event?";
+constexpr const char* kBeside = "chapters/07_one_controller/lab/README.md, \"Part 1\", questions 1 to 3";
 constexpr const char* kTicks =
     "chapters/07_one_controller/lab/README.md, \"Part 2\", question 1; chapter 7, \"How fast can it be?\"";
 constexpr const char* kNoWait = "chapter 7, \"The idea\": the program waits only when it reads a number";
@@ -80,10 +82,12 @@ void for_each_route(Waits waits, const std::function<void(const Tensor& x, Devic
   }
 }
 
+Tensor moved(const Answer& answer, const Tensor& x, Device to) { return answer.finish_move(answer.start_move(x, to)); }
+
 void moves_elements(const Answer& answer) {
   for_each_route(Waits::succeed, [&](const Tensor& x, Device to) {
     const auto moved_before = bytes_moved();
-    const Tensor out = answer.move(x, to);
+    const Tensor out = moved(answer, x, to);
     const bool uses_to = bytes_moved() != moved_before;
     if (!out.defined() || out.device() != to || out.shape() != x.shape() || out.dtype() != x.dtype()) {
       throw Failed(fmt::format("{}{} on {}{}", name_of(x.dtype()), to_string(x.shape()), to_string(to), for_case()),
@@ -100,19 +104,71 @@ void moves_elements(const Answer& answer) {
 
 void orders_later_calls(const Answer& answer) {
   for_each_route(Waits::succeed, [&](const Tensor& x, Device to) {
-    const Tensor out = answer.move(x, to);
+    const Tensor out = moved(answer, x, to);
     try {
       const Tensor later = scale(out, 0.5);
       scale(later, 2).to_vector<float>();
     } catch (const Error& error) {
-      throw Failed("an operation after move to wait for the copy" + for_case(), error.what(), kEvent);
+      throw Failed("an operation after finish_move to wait for the copy" + for_case(), error.what(), kEvent);
     }
   });
 }
 
 void move_does_not_wait(const Answer& answer) {
   for_each_route(Waits::fail, [&](const Tensor& x, Device to) {
-    require_no_wait([&] { answer.move(x, to); }, [] { return "in move"; });
+    lab::Move move;
+    require_no_wait([&] { move = answer.start_move(x, to); }, [] { return "in start_move"; });
+    require_no_wait([&] { answer.finish_move(move); }, [] { return "in finish_move"; });
+  });
+}
+
+/// Returns the last call of `other` that is certain to have run before the next call of `stream`.
+Ticket waits_for(const Stream& stream, const Stream& other) { return mark_point(stream)->clock.of(&call_queue(other)); }
+
+/// What there is after start_move from one asynchronous device to another.
+struct Started {
+  Stream copies;   ///< of the device that sends
+  Stream compute;  ///< of the device that receives
+  Ticket busy;     ///< the call with which that is busy
+  Ticket before;   ///< the last call of `copies` before start_move
+};
+
+void for_each_start(const Answer& answer, const std::function<void(const Started&)>& check) {
+  for (const auto [from, to] : routes()) {
+    if (from == to || from == Device{}) {
+      continue;  // no copy; or the host's, which has no stream of its own
+    }
+    set_case(fmt::format("a copy from {} to {}", to_string(from), to_string(to)));
+    const AsynchronousDevices asynchronous(devices_of(3));
+    Started started{{from, Stream::kCopies}, {to, Stream::kCompute}, 0, 0};
+    const Tensor start = numbers({6, varied("lab 7: columns", 3, 9)}, from);
+    const Tensor earlier = scale(numbers({4}, to), 3);
+    started.busy = call_queue(started.compute).last();
+    started.before = call_queue(started.copies).last();
+    const lab::Move move = answer.start_move(scale(start, 2), to);
+    check(started);
+  }
+}
+
+void copy_waits_for_x_alone(const Answer& answer) {
+  for_each_start(answer, [](const Started& started) {
+    const std::string receiver = to_string(started.compute.device);
+    const bool copies = call_queue(started.copies).last() > started.before;
+    if (!copies || waits_for(started.copies, started.compute) >= started.busy) {
+      throw Failed("a copy that begins when x is computed" + for_case(),
+                   copies ? "one that waits for what " + receiver + " was called for before, which uses neither tensor"
+                          : "none on the copy stream of x's device",
+                   kBeside);
+    }
+  });
+}
+
+void receiver_is_free(const Answer& answer) {
+  for_each_start(answer, [](const Started& started) {
+    if (waits_for(started.compute, started.copies) > started.before) {
+      throw Failed(to_string(started.compute.device) + " to go on with other work until finish_move" + for_case(),
+                   "what is appended to it after start_move waits for the copy", kBeside);
+    }
   });
 }
 
@@ -192,6 +248,24 @@ void require_ticks_of(const Answer& answer, std::vector<StageCall> StageCalls::*
 void forwards_in_ticks(const Answer& answer) { require_ticks_of(answer, &StageCalls::forwards, 'F', tick_of_forward); }
 void backwards_in_ticks(const Answer& answer) {
   require_ticks_of(answer, &StageCalls::backwards, 'B', tick_of_backward);
+}
+
+/// In one step, a stage may wait for calls of the stage before it up to the one that computed its input.
+void forwards_wait_for_no_later_call(const Answer& answer) {
+  for (const Case& training : cases()) {
+    StageCalls calls;
+    train_with(answer, training, 1, calls);
+    for (const StageCall& call : calls.forwards) {
+      for (const StageCall& input : calls.forwards) {
+        if (input.stage + 1 == call.stage && input.size == call.size &&
+            call.end->clock.of(input.end->queue) > input.end->ticket) {
+          throw Failed(fmt::format("{} waits for {}{}", name_of_call(training, call, 'F'),
+                                   name_of_call(training, input, 'F'), for_case()),
+                       "also for what stage " + std::to_string(input.stage) + " was called for after it", kBeside);
+        }
+      }
+    }
+  }
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -286,14 +360,18 @@ void step_does_not_wait(const Answer& answer) {
 std::vector<Criterion> criteria(const Answer& answer) {
   const auto check = [&](void (*body)(const Answer&)) { return [answer, body] { body(answer); }; };
   return {
-      {"move: the elements of x on the other device, copied by copy_async", 10, check(moves_elements), kMove},
-      {"move: later operations on that device wait for the copy", 10, check(orders_later_calls), kEvent},
-      {"move: the program does not wait", 10, check(move_does_not_wait), kMove},
+      {"move: the elements of x on the other device, copied by copy_async", 5, check(moves_elements), kMove},
+      {"move: operations after finish_move wait for the copy", 5, check(orders_later_calls), kEvent},
+      {"move: the copy waits for x alone", 10, check(copy_waits_for_x_alone), kBeside},
+      {"move: the receiving device is free until finish_move", 5, check(receiver_is_free), kBeside},
+      {"move: the program does not wait", 5, check(move_does_not_wait), kMove},
       {"step: forwards are called tick by tick", 15, check(forwards_in_ticks), kTicks},
       {"step: backwards are called tick by tick, from the first micro-batch", 15, check(backwards_in_ticks), kTicks},
-      {"step: gradients equal those of one device, bit for bit", 15, check(gradients_of_one_device), kStep},
+      {"step: a stage waits for no later call of the stage before it", 10, check(forwards_wait_for_no_later_call),
+       kBeside},
+      {"step: gradients equal those of one device, bit for bit", 10, check(gradients_of_one_device), kStep},
       {"step: weights equal those of one device after every step", 10, check(weights_of_one_device), kStep},
-      {"step: the program waits for no device", 15, check(step_does_not_wait), kNoWait},
+      {"step: the program waits for no device", 10, check(step_does_not_wait), kNoWait},
   };
 }
 

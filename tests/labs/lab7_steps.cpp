@@ -35,7 +35,10 @@ class Probe final : public Module {
  public:
   Probe(int stage, StageCalls& calls) : stage_(stage), calls_(&calls) {}
   Tensor forward(const Tensor& x) override {
-    calls_->forwards.push_back({stage_, x.size(0)});
+    StageCall& call = calls_->forwards.emplace_back(StageCall{stage_, x.size(0)});
+    if (is_asynchronous(x.device())) {
+      call.end = mark_point({x.device(), Stream::kCompute});
+    }
     return recorded<ProbeNode>(x.alias(x.shape(), x.offset()), {&x}, x, stage_, calls_);
   }
   Shape output_shape(const Shape& input) const override { return input; }

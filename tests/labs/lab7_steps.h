@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/asynchronous.h"
+#include "core/stream_order.h"
 #include "nn/sequential.h"
 #include "tests/labs/lab7.h"
 
@@ -28,6 +29,8 @@ struct Case {
 struct StageCall {
   int stage;
   std::int64_t size;  ///< of the micro-batch
+  std::shared_ptr<const QueuePoint> end =
+      nullptr;  ///< of a forward on an asynchronous device: after its last operation
 };
 /// What the stages were called for, in order.
 struct StageCalls {

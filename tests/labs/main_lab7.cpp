@@ -5,6 +5,7 @@
 
 int main(int argc, char** argv) {
   using namespace stagecoach;
-  return labs::run_lab(argc, argv, 7,
-                       [] { return labs::lab7::criteria({.move = lab::move, .tick_step = lab::tick_step}); });
+  return labs::run_lab(argc, argv, 7, [] {
+    return labs::lab7::criteria({lab::start_move, lab::finish_move, lab::tick_step});
+  });
 }

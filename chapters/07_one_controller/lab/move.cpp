@@ -6,6 +6,8 @@ namespace stagecoach::lab {
 
 // Tensor::empty(x.shape(), x.dtype(), to) allocates memory. Operations run on the stream {device, Stream::kCompute}.
 
-Tensor move(const Tensor& /*x*/, Device /*to*/) { throw NotWritten(); }
+Move start_move(const Tensor& /*x*/, Device /*to*/) { throw NotWritten(); }
+
+Tensor finish_move(const Move& /*move*/) { throw NotWritten(); }
 
 }  // namespace stagecoach::lab

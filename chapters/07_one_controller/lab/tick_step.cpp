@@ -5,8 +5,8 @@
 
 namespace stagecoach::lab {
 
-// add(a, b) of core/ops.h appends a sum, and Tensor::full({}, 0.5, DType::float32, device) a number. While your move is
-// not finished, x.to(device) does the same.
+// add(a, b) of core/ops.h appends a sum, and Tensor::full({}, 0.5, DType::float32, device) a number. While your part 1
+// is not finished, x.to(device) both starts and finishes a move.
 
 Tensor tick_step(const TickStep& /*step*/) { throw NotWritten(); }
 

@@ -22,9 +22,10 @@ struct TickStep {
 /// - m + p - 1 ticks of forwards, then as many of backwards, counted from 0. Tick t of the forwards calls stage s for
 ///   micro-batch i where i + s = t. Tick t of the backwards calls it where i + (p - 1 - s) = t: micro-batch 0 comes
 ///   first, and reaches stage 0 last. Within a tick the order is yours.
-/// - Whatever enters a stage is moved to its device first: images, activations, labels, gradients. Stage 0 computes no
-///   gradient of the images. The last stage runs forward_with_loss, whose backward begins with 1 / N, where N counts
-///   the samples of all micro-batches. That tensor, [], is on the last device too.
+/// - Whatever enters a stage is moved to its device first: images, activations, labels, gradients. An activation sets
+///   out as soon as its stage has been called: a stage never waits for a later call of the stage before it. Stage 0
+///   computes no gradient of the images. The last stage runs forward_with_loss, whose backward begins with 1 / N, where
+///   N counts the samples of all micro-batches. That tensor, [], is on the last device too.
 /// - Afterwards the stages' parameters have the gradients of the mean loss over the N samples. They are, bit for bit,
 ///   those of one device that runs micro-batches 0 … m - 1 in this order. The optimizer's step is the caller's.
 /// - The program waits for no device: it reads no number, and the function may return before anything is computed.

@@ -8,13 +8,22 @@
 
 namespace stagecoach::lab {
 
-Tensor move(const Tensor& x, Device to) {
+Move start_move(const Tensor& x, Device to) {
   if (x.device() == to) {
-    return x;
+    return {.tensor = x, .arrived = {}};
   }
-  Tensor out = Tensor::empty(x.shape(), x.dtype(), to);
-  copy_async(x, out).wait({to, Stream::kCompute});
-  return out;
+  Move move{.tensor = Tensor::empty(x.shape(), x.dtype(), to), .arrived = {}};
+  Event ready;
+  ready.record({x.device(), Stream::kCompute});
+  move.arrived = copy_async(x, move.tensor, ready, ready);  // nobody else knows the memory of the copy
+  return move;
+}
+
+Tensor finish_move(const Move& move) {
+  if (move.arrived.recorded()) {
+    move.arrived.wait({move.tensor.device(), Stream::kCompute});
+  }
+  return move.tensor;
 }
 
 Tensor tick_step(const TickStep& step) {
@@ -27,8 +36,11 @@ Tensor tick_step(const TickStep& step) {
     samples += labels.size(0);
   }
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(samples), DType::float32, step.devices[last]);
-  Tensor sum;                              // of the losses so far
-  std::vector<Tensor> here = step.images;  // of each micro-batch, what enters the next stage; later its gradient
+  Tensor sum;               // of the losses so far
+  std::vector<Move> moves;  // of each micro-batch, what enters the next stage; later its gradient
+  for (const Tensor& images : step.images) {
+    moves.push_back(start_move(images, step.devices[0]));
+  }
   for (std::size_t tick = 0; tick < ticks; ++tick) {
     for (std::size_t s = 0; s < stages; ++s) {
       const std::size_t i = tick - s;  // a huge number before the first micro-batch
@@ -36,21 +48,24 @@ Tensor tick_step(const TickStep& step) {
         continue;
       }
       const int number = static_cast<int>(i);
-      const Tensor x = move(here[i], step.devices[s]);
+      const Tensor x = finish_move(moves[i]);
       if (s < last) {
-        here[i] = step.stages[s].forward(number, x, s > 0);
+        moves[i] = start_move(step.stages[s].forward(number, x, s > 0), step.devices[s + 1]);
         continue;
       }
-      const Tensor labels = move(step.labels[i], step.devices[s]);
+      const Tensor labels = finish_move(start_move(step.labels[i], step.devices[s]));
       const Tensor loss = step.stages[s].forward_with_loss(number, x, labels, s > 0, nullptr);
       sum = sum.defined() ? add(sum, loss) : loss;
-      here[i] = share;
+      moves[i] = start_move(share, step.devices[s]);
     }
   }
   for (std::size_t tick = 0; tick < ticks; ++tick) {
     for (std::size_t s = 0; s < stages; ++s) {
       if (const std::size_t i = tick - (last - s); i < microbatches) {
-        here[i] = step.stages[s].backward(static_cast<int>(i), move(here[i], step.devices[s]));
+        const Tensor grad = step.stages[s].backward(static_cast<int>(i), finish_move(moves[i]));
+        if (s > 0) {
+          moves[i] = start_move(grad, step.devices[s - 1]);
+        }
       }
     }
   }
