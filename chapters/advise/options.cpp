@@ -19,23 +19,6 @@ namespace {
 constexpr const char* kShared[] = {"model",      "depth",     "width",    "heads", "context",      "image-size",
                                    "batch-size", "optimizer", "momentum", "ranks", "device-model", "link"};
 
-/// Describes a flag of the chapters to CLI11, which then writes to the settings.
-void add_shared(CLI::App& app, const Flag& flag, AdviseOptions& options) {
-  const auto set = [&options, &flag](const std::string& text) {
-    try {
-      flag.value.set(options.settings, text);
-    } catch (const UsageError& error) {
-      throw CLI::ValidationError("--" + flag.name, error.what());
-    }
-    if (flag.name != "ranks" && flag.name != "device-model" && flag.name != "link") {
-      options.given += fmt::format(" --{} {}", flag.name, text);
-    }
-  };
-  app.add_option_function<std::string>("--" + flag.name, set, flag.help)
-      ->type_name(flag.value.type)
-      ->default_str(flag.name == "momentum" ? "" : flag.value.text(options.settings));
-}
-
 void add_sizes(CLI::App& app, AdviseOptions& options) {
   const auto size = [&](const char* name, std::optional<int>& value, const char* help) {
     app.add_option(name, value, help)->check(CLI::Range(1, kMaxPlannedRanks))->group("Fixed instead of searched");
@@ -84,20 +67,20 @@ AdviseOptions advise_options(int argc, const char* const* argv) {
   app.footer(
       "Example:\n  advise --model vit --depth 24 --width 1024 --heads 16 --device-model h100 --ranks 8 --link pcie4");
   for (const char* name : kShared) {
-    add_shared(app, flag_named(name), options);
+    add_flag(app, flag_named(name), options.settings).group(app.option_defaults()->get_group());
   }
   app.add_option("--profile", options.profiles,
                  "Instead of --model: files with the costs of layers, one per size of micro-batches");
-  std::string limit;
-  app.add_option("--memory-limit", limit, "Memory per rank, such as 80GiB (default: that of the modelled device)");
+  add_option(app, "--memory-limit", "Memory per rank, such as 80GiB (default: that of the modelled device)",
+             [&](const std::string& text) {
+               options.memory_limit = static_cast<double>(byte_count(text, 1, std::uint64_t{1} << 50));
+             });
   add_sizes(app, options);
   add_output(app, options);
   parse_command_line(app, argc, argv);
-  if (!limit.empty()) {
-    try {
-      options.memory_limit = static_cast<double>(byte_count(limit, 1, std::uint64_t{1} << 50));
-    } catch (const UsageError& error) {
-      throw UsageError(fmt::format("--memory-limit: {}", error.what()));
+  for (const std::string name : kShared) {
+    if (app.count("--" + name) > 0 && name != "ranks" && name != "device-model" && name != "link") {
+      options.given += fmt::format(" --{} {}", name, flag_named(name).value.text(options.settings));
     }
   }
   throw_if<UsageError>(

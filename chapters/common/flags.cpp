@@ -25,36 +25,6 @@
 namespace stagecoach {
 namespace {
 
-/// Describes a flag to CLI11, which then writes to `settings`. A switch that is on by default has a second name that
-/// turns it off.
-void add_flag(CLI::App& app, const Flag& flag, Settings& settings) {
-  const std::string usual = flag.value.text(settings);
-  const std::string name = "--" + flag.name;
-  const auto set = [&settings, flag, name](const std::string& text) {
-    if (flag.name == "inject" && text == "list") {
-      std::cout << bug_list(settings.chapter);
-      throw HelpShown{};
-    }
-    try {
-      flag.value.set(settings, text);
-    } catch (const UsageError& error) {
-      throw CLI::ValidationError(name, error.what());
-    }
-  };
-  if (flag.value.kind == FlagValue::Kind::on_off) {
-    app.add_flag_function(
-           usual == "true" ? fmt::format("{},!--no-{}", name, flag.name) : name,
-           [set](std::int64_t count) { set(count > 0 ? "true" : "false"); }, flag.help)
-        ->group(flag.group)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    return;
-  }
-  app.add_option_function<std::string>(name, set, flag.help)
-      ->group(flag.group)
-      ->type_name(flag.value.type)
-      ->default_str(flag.name == "momentum" ? "" : usual);  // that of momentum depends on the optimizer
-}
-
 /// Lets CLI11 accept a flag of other chapters, but not show it, and refuses it with an explanation.
 void refuse_flag(CLI::App& app, const Flag& flag, const Chapter& chapter) {
   for (const std::string& name : {"--" + flag.name, "--no-" + flag.name}) {
@@ -184,6 +154,41 @@ Settings merged_with_older(const Settings& given, const Settings& older, const W
 }
 
 }  // namespace
+
+CLI::Option& add_option(CLI::App& app, const std::string& name, const std::string& help,
+                        const std::function<void(const std::string& text)>& set) {
+  const auto checked = [name, set](const std::string& text) {
+    try {
+      set(text);
+    } catch (const UsageError& error) {
+      throw CLI::ValidationError(name, error.what());
+    }
+  };
+  return *app.add_option_function<std::string>(name, checked, help);
+}
+
+CLI::Option& add_flag(CLI::App& app, const Flag& flag, Settings& settings) {
+  const std::string usual = flag.value.text(settings);
+  const std::string name = "--" + flag.name;
+  const auto set = [&settings, flag](const std::string& text) {
+    if (flag.name == "inject" && text == "list") {
+      std::cout << bug_list(settings.chapter);
+      throw HelpShown{};
+    }
+    flag.value.set(settings, text);
+  };
+  if (flag.value.kind == FlagValue::Kind::on_off) {
+    return *app.add_flag_function(
+                   usual == "true" ? fmt::format("{},!--no-{}", name, flag.name) : name,
+                   [set](std::int64_t count) { set(count > 0 ? "true" : "false"); }, flag.help)
+                ->group(flag.group)
+                ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  return *add_option(app, name, flag.help, set)
+              .group(flag.group)
+              ->type_name(flag.value.type)
+              ->default_str(flag.name == "momentum" ? "" : usual);  // that of momentum depends on the optimizer
+}
 
 void parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   try {

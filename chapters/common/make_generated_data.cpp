@@ -30,13 +30,9 @@ int run(int argc, const char* const* argv) {
   const auto offer = [&](const std::string& name, auto& value, std::uint64_t least, std::uint64_t most,
                          const std::string& help) {
     const auto set = [=, &value](const std::string& text) {
-      try {
-        value = static_cast<std::decay_t<decltype(value)>>(whole_number(text, least, most));
-      } catch (const UsageError& error) {
-        throw CLI::ValidationError(name, error.what());
-      }
+      value = static_cast<std::decay_t<decltype(value)>>(whole_number(text, least, most));
     };
-    app.add_option_function<std::string>(name, set, help)->default_str(std::to_string(value));
+    add_option(app, name, help, set).default_str(std::to_string(value));
   };
   offer("--train", settings.train, 1, kMaxGenerated, "Number of training images");
   offer("--test", settings.test, 1, kMaxGenerated, "Number of test images");
