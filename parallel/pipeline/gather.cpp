@@ -13,12 +13,12 @@ namespace {
 
 constexpr int kTag = 0;
 
-bool is_of_layer(const std::string& tensor, const std::string& layer) { return tensor.starts_with(layer + "."); }
-
-NamedTensors tensors_of_layer(const std::string& layer, const NamedTensors& tensors) {
+/// Returns those of `tensors` that belong to `layer`, one of `layers`.
+NamedTensors tensors_of_layer(const LayerRanks& layers, const LayerRanks::value_type& layer,
+                              const NamedTensors& tensors) {
   NamedTensors found;
   std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(found),
-               [&](const auto& named) { return is_of_layer(named.first, layer); });
+               [&](const auto& named) { return layer_of(layers, named.first) == &layer; });
   return found;
 }
 
@@ -92,9 +92,10 @@ std::vector<std::vector<Announced>> gather_announced(Communicator& comm, const L
 void gather_each(Communicator& comm, const LayerRanks& layers, const NamedTensors& mine,
                  const std::function<void(const std::string& name, const Tensor& tensor)>& take) {
   const auto announced = gather_announced(comm, layers, mine, Checksums::no);
-  for (const auto& [layer, owner] : layers) {
+  for (const auto& layer : layers) {
+    const int owner = layer.second;
     if (owner == comm.rank()) {
-      for (const auto& [name, tensor] : tensors_of_layer(layer, mine)) {
+      for (const auto& [name, tensor] : tensors_of_layer(layers, layer, mine)) {
         if (owner == 0) {
           take(name, tensor.to(Device{}));
         } else {
@@ -103,7 +104,7 @@ void gather_each(Communicator& comm, const LayerRanks& layers, const NamedTensor
       }
     } else if (comm.rank() == 0) {
       for (const auto& [info, crc] : announced[static_cast<std::size_t>(owner)]) {
-        if (is_of_layer(info.name, layer)) {
+        if (layer_of(layers, info.name) == &layer) {
           take(info.name, comm.receive(info.shape, info.dtype, owner, kTag).to(Device{}));
         }
       }
@@ -123,10 +124,10 @@ void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const N
   std::vector<Announced> all;
   for (const NamedTensors* mine : {&parameters, &buffers}) {
     const auto announced = gather_announced(comm, layers, *mine, Checksums::yes);
-    for (const auto& [layer, owner] : comm.rank() == 0 ? layers : LayerRanks{}) {
-      const auto& theirs = announced[static_cast<std::size_t>(owner)];
+    for (auto layer = layers.begin(); comm.rank() == 0 && layer != layers.end(); ++layer) {
+      const auto& theirs = announced[static_cast<std::size_t>(layer->second)];
       std::copy_if(theirs.begin(), theirs.end(), std::back_inserter(all),
-                   [&name = layer](const Announced& one) { return is_of_layer(one.info.name, name); });
+                   [&](const Announced& one) { return layer_of(layers, one.info.name) == &*layer; });
     }
   }
   std::optional<TensorFileWriter> file;
@@ -153,11 +154,21 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
   return all;
 }
 
+const std::pair<std::string, int>* layer_of(const LayerRanks& layers, const std::string& tensor) {
+  const LayerRanks::value_type* found = nullptr;
+  for (const auto& entry : layers) {
+    const std::string& layer = entry.first;
+    const bool begins = tensor.size() > layer.size() && tensor[layer.size()] == '.' && tensor.starts_with(layer);
+    if (begins && (found == nullptr || layer.size() > found->first.size())) {
+      found = &entry;
+    }
+  }
+  return found;
+}
+
 bool is_of_rank(const LayerRanks& layers, int rank, const std::string& tensor) {
-  return layers.empty() || std::any_of(layers.begin(), layers.end(), [&](const auto& entry) {
-           const auto& [layer, owner] = entry;
-           return owner == rank && is_of_layer(tensor, layer);
-         });
+  const auto* layer = layer_of(layers, tensor);
+  return layers.empty() || (layer != nullptr && layer->second == rank);
 }
 
 NamedTensors tensors_of_rank(const LayerRanks& layers, int rank, const NamedTensors& tensors) {
@@ -165,9 +176,9 @@ NamedTensors tensors_of_rank(const LayerRanks& layers, int rank, const NamedTens
     return tensors;
   }
   NamedTensors found;
-  for (const auto& [layer, owner] : layers) {
-    if (owner == rank) {
-      const NamedTensors layer_tensors = tensors_of_layer(layer, tensors);
+  for (const auto& layer : layers) {
+    if (layer.second == rank) {
+      const NamedTensors layer_tensors = tensors_of_layer(layers, layer, tensors);
       found.insert(found.end(), layer_tensors.begin(), layer_tensors.end());
     }
   }

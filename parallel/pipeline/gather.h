@@ -30,6 +30,9 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
 void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const NamedTensors& parameters,
                            const NamedTensors& buffers, const std::string& path);
 
+/// Returns the entry of the layer to which the tensor named `tensor` belongs; null if it belongs to none. Where the
+/// name of a layer begins another's, as "transformer" begins "transformer.h.0", the longer one counts.
+const std::pair<std::string, int>* layer_of(const LayerRanks& layers, const std::string& tensor);
 /// Returns whether the tensor named `tensor` belongs to a layer of rank `rank`; always true when `layers` is empty.
 bool is_of_rank(const LayerRanks& layers, int rank, const std::string& tensor);
 /// Returns those of `tensors` whose layer is on rank `rank`; all of them when `layers` is empty.

@@ -17,7 +17,7 @@ std::vector<std::size_t> indices_of(const NamedTensors& parameters, const LayerR
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     std::size_t index = first;
     for (const auto& [name, parameter] : parameters) {
-      if (name.starts_with(layers[layer].first + ".")) {
+      if (layer_of(layers, name) == &layers[layer]) {
         indices.push_back(index++);
       }
     }
@@ -49,8 +49,8 @@ SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Mo
   const bool is_owner = role.replica_of.value_or(comm.rank()) == comm.rank();  // replicas have the same gradients
   const NamedTensors parameters = model.named_parameters();
   std::vector<double> counts;
-  for (const auto& [layer, rank] : layers) {
-    const auto belongs = [name = layer + "."](const auto& parameter) { return parameter.first.starts_with(name); };
+  for (const auto& layer : layers) {
+    const auto belongs = [&](const auto& parameter) { return layer_of(layers, parameter.first) == &layer; };
     counts.push_back(is_owner ? static_cast<double>(std::count_if(parameters.begin(), parameters.end(), belongs)) : 0);
   }
   counts = comm.sum_numbers(counts);

@@ -68,11 +68,10 @@ StatePart part_of_rank(const LayerRanks& layers, int rank, Device device) {
     return name.starts_with(prefix) && is_of_rank(layers, rank, name.substr(prefix.size()));
   };
   const auto is_of_no_layer = [layers](const std::string& name) {  // such as the count of steps
-    return std::none_of(layers.begin(), layers.end(),
-                        [&](const auto& of_layer) { return name.starts_with(kOptimizer + of_layer.first + "."); });
+    return name.starts_with(kOptimizer) && layer_of(layers, split_name(name).second) == nullptr;
   };
   const auto keep = [=](const std::string& name) {
-    return is_mine(name, kModel) || is_mine(name, kOptimizer) || (name.starts_with(kOptimizer) && is_of_no_layer(name));
+    return is_mine(name, kModel) || is_mine(name, kOptimizer) || is_of_no_layer(name);
   };
   return {keep, device.type == DeviceType::cpu ? device : Device{}};
 }

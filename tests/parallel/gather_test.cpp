@@ -55,6 +55,35 @@ TEST(Gather, PutsLayersInTheModelsOrder) {
   });
 }
 
+TEST(Gather, TellsLayersApartWhoseNamesBeginAlike) {
+  const auto make = [] {
+    auto model = std::make_shared<Sequential>();
+    for (const char* name : {"transformer", "transformer.h.0", "transformer.h", "head"}) {
+      model->add(name, std::make_shared<Linear>(2, 2));
+    }
+    return model;
+  };
+  const LayerRanks layers{{"transformer", 0}, {"transformer.h.0", 1}, {"transformer.h", 2}, {"head", 1}};
+  EXPECT_EQ(layer_of(layers, "transformer.h.0.weight.updates")->first, "transformer.h.0");
+  EXPECT_EQ(layer_of(layers, "transformer.h.00.weight")->first, "transformer.h");
+  EXPECT_EQ(layer_of(layers, "steps_done"), nullptr);
+  const auto whole = make();
+  whole->materialize(3);
+  const NamedTensors wanted = whole->named_parameters();
+  launch({.ranks = 3}, [&](Rank& rank) {
+    const auto model = make();
+    model->materialize(3, rank.device);
+    const NamedTensors mine = tensors_of_rank(layers, rank.index, model->named_parameters());
+    EXPECT_EQ(mine.size(), rank.index == 1 ? 4U : 2U);
+    const NamedTensors all = gather_tensors(rank.comm, layers, mine);
+    ASSERT_EQ(all.size(), rank.index == 0 ? wanted.size() : 0);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(all[i].first, wanted[i].first);
+      EXPECT_TRUE(same_bytes(all[i].second, wanted[i].second)) << all[i].first;
+    }
+  });
+}
+
 /// Stages of different layers, whose weights rank 0 has no room for.
 TEST(Gather, SavesWhatOneDeviceWouldWithOneForeignTensorAtATime) {
   const test::TemporaryFolder folder;
