@@ -129,14 +129,15 @@ void read_setting(const std::string& line, const std::string& line_before, RunRe
   }
 }
 
-/// Parses "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s", optionally followed by ", test acc: 0.48", ", 27310
-/// img/s", ", idle 21.4% (ideal 20.0%)" or ", virtual". `epoch` has no value if the line has another form.
+/// Parses "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s", perhaps without the accuracy, optionally followed by ",
+/// test acc: 0.48", ", 27310 img/s", ", idle 21.4% (ideal 20.0%)" or ", virtual". `epoch` has no value if the line has
+/// another form.
 EpochLine parse_epoch_line(std::string_view line) {
   EpochLine result{EpochRecord{}};
   EpochRecord& epoch = *result.epoch;
   Scanner text(line);
   if (!(text.skip("Epoch: ") && text.read(epoch.epoch) && text.skip(", Loss: ") && text.read(epoch.loss) &&
-        text.skip(", acc: ") && read_accuracy(text, epoch.accuracy, result.has_unit) && text.skip(", time cost: ") &&
+        (!text.skip(", acc: ") || read_accuracy(text, epoch.accuracy, result.has_unit)) && text.skip(", time cost: ") &&
         text.read(epoch.seconds) && text.skip("s") && is_epoch_number(epoch.epoch) && epoch.seconds >= 0 &&
         std::isfinite(epoch.seconds))) {
     return {};

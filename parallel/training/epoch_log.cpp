@@ -8,30 +8,30 @@
 namespace stagecoach {
 
 std::string epoch_line(const EpochResult& r) {
-  return fmt::format(
-      "Epoch: {}, Loss: {:.2f}, acc: {:.2f}, time cost: {:.2f}s, test acc: {:.2f}, {:.0f} img/s, idle {:.1f}% (ideal "
-      "{:.1f}%){}",
-      r.epoch, r.loss, r.accuracy, r.seconds, r.test_accuracy, r.images_per_second, 100 * r.idle,
-      100 * r.prediction.ideal_idle, r.clock == "wall" ? "" : ", " + r.clock);
+  const auto part = [](const char* name, const std::optional<double>& accuracy) {
+    return accuracy ? fmt::format(", {}: {:.2f}", name, *accuracy) : "";
+  };
+  return fmt::format("Epoch: {}, Loss: {:.2f}{}, time cost: {:.2f}s{}, {:.0f} img/s, idle {:.1f}% (ideal {:.1f}%){}",
+                     r.epoch, r.loss, part("acc", r.accuracy), r.seconds, part("test acc", r.test_accuracy),
+                     r.images_per_second, 100 * r.idle, 100 * r.prediction.ideal_idle,
+                     r.clock == "wall" ? "" : ", " + r.clock);
 }
 
 std::string epoch_json(const EpochResult& r) {
-  nlohmann::ordered_json json{{"event", "epoch"},
-                              {"epoch", r.epoch},
-                              {"loss", r.loss},
-                              {"acc", r.accuracy},
-                              {"test_acc", r.test_accuracy},
-                              {"seconds", r.seconds},
-                              {"clock", r.clock},
-                              {"images_per_second", r.images_per_second},
-                              {"idle", r.idle},
-                              {"ideal_idle", r.prediction.ideal_idle},
-                              {"peak_bytes", r.peak_bytes}};
+  nlohmann::ordered_json json{{"event", "epoch"}, {"epoch", r.epoch}, {"loss", r.loss}};
   const auto add = [&](const char* key, const std::optional<double>& value) {
     if (value) {
       json[key] = *value;
     }
   };
+  add("acc", r.accuracy);
+  add("test_acc", r.test_accuracy);
+  json["seconds"] = r.seconds;
+  json["clock"] = r.clock;
+  json["images_per_second"] = r.images_per_second;
+  json["idle"] = r.idle;
+  json["ideal_idle"] = r.prediction.ideal_idle;
+  json["peak_bytes"] = r.peak_bytes;
   add("predicted_idle", r.prediction.predicted_idle);
   add("predicted_seconds", r.prediction.predicted_seconds);
   add("replayed_seconds", r.prediction.replayed_seconds);

@@ -33,11 +33,11 @@ struct LinkBytes {
 };
 
 struct EpochResult {
-  std::int64_t epoch = 0;  ///< from 1
-  double loss = 0;         ///< mean over the training images, each at the time of its forward
-  double accuracy = 0;     ///< likewise, 0 … 1
-  double test_accuracy = 0;
-  double seconds = 0;  ///< of training, without the test
+  std::int64_t epoch = 0;                    ///< from 1
+  double loss = 0;                           ///< mean over the training images, each at the time of its forward
+  std::optional<double> accuracy = {};       ///< likewise, 0 … 1; empty for a loss without labels
+  std::optional<double> test_accuracy = {};  ///< empty without a test, too
+  double seconds = 0;                        ///< of training, without the test
   std::string clock = "wall";
   double images_per_second = 0;
   double idle = 0;                       ///< share of the time in which the ranks waited, 0 … 1
@@ -47,8 +47,9 @@ struct EpochResult {
   LinkBytes busiest_link = {};  ///< of training; no bytes if nothing was sent
 };
 
-/// Returns "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)";
-/// with another clock than the wall clock it ends with its name, as in ", modelled".
+/// Returns "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)",
+/// without the accuracies that there are not; with another clock than the wall clock it ends with its name, as in ",
+/// modelled".
 std::string epoch_line(const EpochResult& result);
 /// Returns the object for metrics.jsonl as one line, without a newline.
 std::string epoch_json(const EpochResult& result);

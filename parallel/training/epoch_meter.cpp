@@ -145,7 +145,7 @@ void EpochMeter::combine_ranks() {
   progress_.loss_sum = all[0];
   progress_.correct = static_cast<std::int64_t>(all[1]);
   progress_.waited = all[2];
-  test_accuracy_ = test_images_ > 0 ? all[3] / (static_cast<double>(test_images_) * labels_per_sample_) : 0;
+  test_accuracy_ = accuracy_of(all[3], test_images_);
   progress_.seconds = all[4];
   progress_.rank_seconds = all[5];
 
@@ -159,6 +159,11 @@ void EpochMeter::combine_ranks() {
   bytes = comm_.sum_numbers(bytes);
   progress_.peak_bytes.assign(bytes.begin(), bytes.end());
   find_busiest_link();
+}
+
+std::optional<double> EpochMeter::accuracy_of(double correct, std::int64_t images) const {
+  const double labels = static_cast<double>(images) * labels_per_sample_;
+  return labels > 0 ? std::optional(correct / labels) : std::nullopt;
 }
 
 void EpochMeter::find_busiest_link() {
@@ -182,7 +187,7 @@ EpochResult EpochMeter::finish_epoch(Prediction prediction) {
   const auto images = static_cast<double>(done.seen);
   return {.epoch = done.epoch,
           .loss = done.loss_sum / images,
-          .accuracy = static_cast<double>(done.correct) / (images * labels_per_sample_),
+          .accuracy = accuracy_of(static_cast<double>(done.correct), done.seen),
           .test_accuracy = test_accuracy_,
           .seconds = done.seconds,
           .clock = to_string(comm_.clock().kind()),

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct EpochSums {
     accumulate(loss_sum, loss);
     count_correct(logits, labels, correct);
   }
+  /// Adds losses for which there are no labels to count, such as those of a regression (RunOptions::labels).
+  void add_loss(double loss_sum) { accumulate(Tensor::full({}, loss_sum, DType::float32, loss.device()), loss); }
 
   Tensor loss;     ///< [] float64, summed over the images seen
   Tensor correct;  ///< [] int32, how many of their labels were predicted
@@ -75,6 +78,8 @@ class EpochMeter {
   /// Returns the bytes that this rank has sent to others so far, or that were copied between its devices.
   Traffic traffic() const;
   void find_busiest_link();
+  /// Returns nothing if there are no labels.
+  std::optional<double> accuracy_of(double correct, std::int64_t images) const;
   /// Returns the time in which the rank, or its devices, had nothing to do, since an arbitrary moment.
   double idle_seconds() const;
   bool has_queues() const;
@@ -90,11 +95,11 @@ class EpochMeter {
   EpochSums train_sums_;
   EpochSums test_sums_;
   std::int64_t test_images_ = 0;
-  double test_accuracy_ = 0;     // over all ranks
-  double time_mark_ = 0;         // time up to here is in progress_.seconds
-  double idle_mark_ = 0;         // idle time up to here is in progress_.waited
-  double load_waited_ = 0;       // modelled, in this epoch
-  std::int64_t first_step_ = 0;  // of the epoch in this run
+  std::optional<double> test_accuracy_;  // over all ranks
+  double time_mark_ = 0;                 // time up to here is in progress_.seconds
+  double idle_mark_ = 0;                 // idle time up to here is in progress_.waited
+  double load_waited_ = 0;               // modelled, in this epoch
+  std::int64_t first_step_ = 0;          // of the epoch in this run
   // Bytes by sender and receiver; until the training ends, those that were sent before the epoch.
   Traffic sent_;
   LinkBytes busiest_link_;

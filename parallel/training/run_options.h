@@ -20,10 +20,11 @@ struct RunOptions {
   bool accept_new_data = false;  ///< continues with data other than those of the checkpoint
   std::int64_t epochs = 1;       ///< of the whole run, with those before a resume
   std::int64_t batch_size = 1;   ///< samples per step: a checkpoint with more steps than an epoch has is refused
-  std::int64_t labels = 1;       ///< per sample; accuracies are per label
-  RateSchedule rate = {};        ///< of the learning rate; its number of steps is that of all epochs
-  bool profile = false;          ///< prints how the first steps spent their time; each operation is then waited for
-  bool summary = false;          ///< prints the five numbers of summary.h at the end
+  /// Per sample; accuracies are per label. 0: there are none, as in a regression, and no accuracy.
+  std::int64_t labels = 1;
+  RateSchedule rate = {};  ///< of the learning rate; its number of steps is that of all epochs
+  bool profile = false;    ///< prints how the first steps spent their time; each operation is then waited for
+  bool summary = false;    ///< prints the five numbers of summary.h at the end
 
   // The settings of the program, as texts.
   std::string header = {};      ///< printed first

@@ -36,6 +36,15 @@ TEST(EpochLog, ObjectHasEveryKeyOfTheContract) {
   EXPECT_EQ(json["peak_bytes"], (std::vector<int>{1000, 2000}));
 }
 
+TEST(EpochLog, LeavesOutAccuraciesThatThereAreNot) {
+  EpochResult regression = kResult;
+  regression.accuracy.reset();
+  regression.test_accuracy.reset();
+  EXPECT_EQ(epoch_line(regression), "Epoch: 3, Loss: 1.97, time cost: 1.83s, 27310 img/s, idle 21.4% (ideal 20.0%)");
+  const auto json = nlohmann::json::parse(epoch_json(regression));
+  EXPECT_FALSE(json.contains("acc") || json.contains("test_acc"));
+}
+
 TEST(EpochLog, EpochOfLine) {
   EXPECT_EQ(epoch_of_json(epoch_json(kResult)), 3);
   EXPECT_EQ(epoch_of_json("{\"event\":\"other\",\"epoch\":3}"), 0);
