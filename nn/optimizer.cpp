@@ -71,6 +71,11 @@ void Optimizer::zero_grad() {
 }
 
 NamedTensors Optimizer::state() const {
+  throw_if<UsageError>(samples_since_step() > 0,
+                       "optimizer: expected a step after the last batch, got the gradients of {} samples without one, "
+                       "which would be lost; call step(), or zero_grad() to drop them, before the state is saved or "
+                       "loaded",
+                       samples_since_step());
   NamedTensors state;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& name = parameters_[i].first;

@@ -2,6 +2,7 @@
 /// @file
 /// Optimizers, which update parameters in place from their gradients.
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,7 +33,7 @@ class Optimizer {
 
   /// Returns all that resumed training needs: "<parameter>.<part>", "<parameter>.updates" (int32 [], how many times the
   /// parameter was updated) and "steps_done" (int32 []). These are handles on the live tensors: save them before the
-  /// next step.
+  /// next step. Throws UsageError in the middle of a step (samples_since_step), as gradients are no part of the state.
   NamedTensors state() const;
   /// Restores a saved state. If it does not fit, changes nothing and throws DataError that lists the mismatches.
   void load_state(const NamedTensors& state);
@@ -47,6 +48,12 @@ class Optimizer {
   bool clips() const { return max_norm_ > 0; }
   /// The squares are added by `sums`, for a model on several ranks; all of them then call step() together.
   void sum_squares_with(SumsOfSquares sums) { sums_ = std::move(sums); }
+  bool sums_over_ranks() const { return sums_ != nullptr; }
+  /// `count` returns how many samples have added to the gradients since the last step: for a program that adds up those
+  /// of several batches.
+  void count_samples_with(std::function<std::int64_t()> count) { count_samples_ = std::move(count); }
+  /// Returns that number; 0 if nobody counts.
+  std::int64_t samples_since_step() const { return count_samples_ ? count_samples_() : 0; }
   /// From now on weight decay applies to parameters of two or more dimensions only: not to biases, nor to the weights
   /// of norms.
   void decay_weights_only() { decays_all_ = false; }
@@ -67,6 +74,7 @@ class Optimizer {
   Tensor steps_done_;                        // [] int32
   double max_norm_ = 0;                      // 0: gradients are not clipped
   SumsOfSquares sums_;                       // of a model on several ranks
+  std::function<std::int64_t()> count_samples_;
   bool decays_all_ = true;
 };
 

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/trace.h"
 #include "parallel/comm/activity.h"
+#include "parallel/pipeline/passed_on.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/lower.h"
 
@@ -120,7 +121,9 @@ void Pipeline::forward(const Action& action) {
     const bool wants_gradient = !is_first || data_.wants_input_gradient;
     const Tensor x = is_first ? data_.input(microbatch) : take(number, microbatch, Direction::forward);
     if (!is_last(number)) {
-      give(stage.forward(microbatch, x, wants_gradient), number + 1, microbatch, Direction::forward);
+      const Tensor output = stage.forward(microbatch, x, wants_gradient);
+      require_passed_on(number, stage.layers(), x, output, shape_entering(number + 1, microbatch));
+      give(output, number + 1, microbatch, Direction::forward);
       return;
     }
     Tensor loss;
@@ -202,10 +205,15 @@ void Pipeline::receive(const Action& action) {
   const int label = tag(action.stage, action.microbatch, goes_forward ? Direction::forward : Direction::backward);
   // A gradient has the shape of its activation, which is the input of the next stage.
   const int entered = goes_forward ? action.stage : action.stage + 1;
-  const std::int64_t samples = data_.samples[static_cast<std::size_t>(action.microbatch)];
-  const Shape shape = entering_[static_cast<std::size_t>(entered)].with(0, samples);
   const int from = placement_.rank_of(send_of(action).stage, action.microbatch);
-  receives_.emplace(label, comm_.receive_async(shape, DType::float32, from, label));
+  receives_.emplace(label,
+                    comm_.receive_async(shape_entering(entered, action.microbatch), DType::float32, from, label));
+}
+
+/// Returns the shape of the input of stage `number`.
+Shape Pipeline::shape_entering(int number, int microbatch) const {
+  const std::int64_t samples = data_.samples[static_cast<std::size_t>(microbatch)];
+  return entering_[static_cast<std::size_t>(number)].with(0, samples);
 }
 
 std::optional<BatchPosition> Pipeline::position_of(int microbatch) const {

@@ -101,6 +101,7 @@ class Pipeline {
   void receive(const Action& action);
   void reduce(const Action& action);
 
+  Shape shape_entering(int stage, int microbatch) const;
   std::optional<BatchPosition> position_of(int microbatch) const;
   Tensor gradient_for(int stage, int microbatch);
   Tensor take(int stage, int microbatch, Direction direction);

@@ -58,7 +58,7 @@ void Epoch::stop_if_refused() {
 }
 
 void Epoch::stop_if_asked() {
-  if (run_.stop_.asked()) {
+  if (run_.stop_.asked() && run_.optimizer_->samples_since_step() == 0) {  // gradients are not saved
     save_and_stop();
   }
 }

@@ -113,8 +113,9 @@ class Epoch {
 
   /// Returns the range of the epoch's batches from a DeviceLoader, or a loader with its functions; of a resumed epoch,
   /// those that are left. The end of the loop's body ends a step. If a stop was requested, all ranks then save and
-  /// throw Interrupted. Throws UsageError if the loss is not finite: on a CPU after that step; on a GPU at the end of
-  /// the epoch, since reading the loss earlier would mean waiting for the device.
+  /// throw Interrupted; where a Pipe adds up the gradients of several batches, after the last of them. Throws
+  /// UsageError if the loss is not finite: on a CPU after that step; on a GPU at the end of the epoch, since reading
+  /// the loss earlier would mean waiting for the device.
   template <class AnyLoader>
   auto training_batches(AnyLoader& loader) {
     start_training(loader);

@@ -1,52 +1,21 @@
 #include "parallel/wrappers/pipe.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/throw_if.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
-#include "nn/layers.h"
 #include "parallel/pipeline/fastest_split.h"
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/wrappers/pipe_schedule.h"
 #include "parallel/wrappers/require_batch.h"
+#include "parallel/wrappers/require_layers.h"
 #include "parallel/wrappers/skipping_stages.h"
 
 namespace stagecoach {
 namespace {
-
-/// Throws UsageError for two layers that would draw the same random numbers.
-void require_own_dropout(const Module& module, std::set<std::string>& names) {
-  if (const auto* dropout = dynamic_cast<const Dropout*>(&module); dropout != nullptr && dropout->probability() > 0) {
-    throw_if<UsageError>(
-        !names.insert(dropout->name()).second,
-        "Pipe: expected a name of its own for each Dropout, got two of '{}', which would drop the same "
-        "elements; name them after their places in the model",
-        dropout->name());
-  }
-  for (const auto& [name, child] : module.children()) {
-    require_own_dropout(*child, names);
-  }
-}
-
-std::shared_ptr<Sequential> require_layers(std::shared_ptr<Sequential> model) {
-  throw_if<UsageError>(model == nullptr || model->size() == 0,
-                       "Pipe: expected a model with layers, got one without; add() them before");
-  std::map<const Module*, std::string> seen;
-  for (const auto& [name, layer] : model->children()) {
-    const auto [first, is_new] = seen.emplace(layer.get(), name);
-    throw_if<UsageError>(!is_new,
-                         "Pipe: expected each layer once, got the same one as '{}' and as '{}', which may be on two "
-                         "ranks; make two layers",
-                         first->second, name);
-  }
-  std::set<std::string> dropouts;
-  require_own_dropout(*model, dropouts);
-  return model;
-}
 
 Stage::Recompute recompute_of(const PipeSettings& settings) {
   return settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
@@ -59,7 +28,7 @@ World world_of(const PipeSettings& settings, int ranks) {
 /// Returns the split whose steps are as fast as possible for micro-batches of `samples` samples. Measures at least two
 /// samples, because batch norm in training needs more than one value per channel.
 Split measured_split(Sequential& model, const PipeInput& example, std::int64_t samples, const Schedule& schedule,
-                     const PipeSettings& settings) {
+                     const PipeSettings& settings) try {
   const std::int64_t measured = std::max<std::int64_t>(samples, 2);
   NamedTensors zeros;
   for (const auto& [name, value] : example.values) {
@@ -70,21 +39,23 @@ Split measured_split(Sequential& model, const PipeInput& example, std::int64_t s
   const auto profile =
       profile_layers(model, example.x.shape().with(0, measured), Device{settings.device}, 5, example.x.dtype());
   return fastest_split(profile, schedule, recompute_of(settings));
+} catch (const Error& error) {
+  throw Error(fmt::format(
+      "Pipe: the layers have failed when they were measured for inputs {}{}: {}; if the inputs are others, call "
+      "place(shape, type) with theirs",
+      name_of(example.x.dtype()), to_string(example.x.shape()), error.what()));
 }
 
 }  // namespace
 
 Pipe::Pipe(std::shared_ptr<Sequential> model, PipeSettings settings)
-    : model_(require_layers(std::move(model))),
+    : model_(require_layers("Pipe", std::move(model))),
       settings_(std::move(settings)),
       loss_(settings_.loss.value_or(LossFunction())),
       learning_rate_(settings_.optimizer({})->learning_rate()),  // throws for wrong settings before a rank runs
       schedule_(schedule_of(settings_, model_->size())),
       ranks_(std::make_shared<RankPool>(world_of(settings_, schedule_.rank_count()))) {
   if (!settings_.split.empty()) {
-    throw_if<UsageError>(static_cast<int>(settings_.split.size()) != schedule_.stage_count(),
-                         "Pipe: expected a split into {} stages, one per stage of the schedule, got {}",
-                         schedule_.stage_count(), settings_.split.size());
     static_cast<void>(stagecoach::stages_of(*model_, settings_.split));  // throws for another number of layers
   }
 }
@@ -112,9 +83,7 @@ void Pipe::place(const PipeInput& example) {
   const DType type = example.x.dtype();
   const Shape sample = inputs.with(0, 1);
   if (!shapes_.empty()) {
-    throw_if<UsageError>(sample != shapes_[0] || type != input_type_,
-                         "Pipe: expected inputs of shape [N, …] with {}{} for one, got {}{}", name_of(input_type_),
-                         to_string(shapes_[0]), name_of(type), to_string(inputs));
+    require_like("Pipe", example.x, shapes_[0], input_type_);
     return;
   }
   static_cast<void>(model_->output_shape(sample));  // throws before anything is allocated
@@ -129,6 +98,8 @@ void Pipe::place(const PipeInput& example) {
   tied_ = TiedWeights(model_->named_parameters(), settings_.tied);
   optimizer_ = settings_.optimizer(tied_.without_copies(model_->named_parameters()));
   optimizer_->set_learning_rate(learning_rate_);
+  optimizer_->count_samples_with(
+      [next = next_, optimizer = optimizer_.get()] { return next->step == optimizer->steps_done() ? next->first : 0; });
   input_type_ = type;
   Shape shape = sample;
   for (const auto& stage : stages_) {
@@ -178,10 +149,9 @@ std::unique_ptr<PipeBatch> Pipe::begin(const PipeInput& input, bool trains) {
         has_stepped_ && std::any_of(parameters.begin(), parameters.end(), has_gradient),
         "Pipe: expected no gradients after step(), got those that it has used; call zero_grad() first");
     has_stepped_ = false;
-    next_.first = next_.step == optimizer_->steps_done() ? next_.first : 0;
-    next_.step = optimizer_->steps_done();
-    batch->position = BatchScope::current().value_or(next_);
-    next_.first += input.x.size(0);
+    *next_ = {.step = optimizer_->steps_done(), .first = optimizer_->samples_since_step()};
+    batch->position = BatchScope::current().value_or(*next_);
+    next_->first += input.x.size(0);
   }
   return batch;
 }
@@ -233,6 +203,7 @@ void Pipe::zero_grad() {
   for (auto& [name, parameter] : model_->named_parameters()) {
     Tensor(parameter).zero_grad();
   }
+  next_->first = 0;
 }
 
 double Pipe::train_step(const PipeInput& input, const Tensor& target) {

@@ -94,6 +94,7 @@ class Pipe {
   double backward(const PipeInput& input, const Tensor& target, Tensor* output = nullptr);
   /// The optimizer's step, on the calling thread. The gradients of tied weights are added before.
   void step();
+  /// Clears all gradients. Without a step before, the next batch is again the first one of the step.
   void zero_grad();
   /// Trains on a batch: backward, step, zero_grad. Returns the mean loss.
   double train_step(const PipeInput& input, const Tensor& target);
@@ -139,10 +140,10 @@ class Pipe {
   std::vector<Shape> shapes_;                        // of each stage's input, for one sample; empty before place()
   std::vector<std::shared_ptr<Sequential>> stages_;  // share the layers of model_
   TiedWeights tied_;
-  std::unique_ptr<Optimizer> optimizer_;  // null before place()
-  bool has_stepped_ = false;              // with the gradients that there are
-  BatchPosition next_;                    // of the next batch to train on
-  std::shared_ptr<RankPool> ranks_;       // destroyed first, unless an output still has a backward to run
+  std::unique_ptr<Optimizer> optimizer_;                                     // null before place()
+  bool has_stepped_ = false;                                                 // with the gradients that there are
+  std::shared_ptr<BatchPosition> next_ = std::make_shared<BatchPosition>();  // of the next batch to train on
+  std::shared_ptr<RankPool> ranks_;  // destroyed first, unless an output still has a backward to run
 };
 
 }  // namespace stagecoach

@@ -66,6 +66,9 @@ Schedule schedule_of(const PipeSettings& settings, int layers) {
     schedule.sends_wait = find_schedule(*name)->sends_wait;
   }
   static_cast<void>(split_by_layers(layers, schedule.stage_count()));  // throws for too many stages
+  throw_if<UsageError>(!settings.split.empty() && static_cast<int>(settings.split.size()) != schedule.stage_count(),
+                       "Pipe: expected a split into {} stages, one per stage of the schedule, got {}",
+                       schedule.stage_count(), settings.split.size());
   return schedule.is_lowered ? schedule : lower(schedule, {.sends_wait = schedule.sends_wait});
 }
 

@@ -13,6 +13,14 @@ void require_input(const char* wrapper, const Tensor& x) {
       wrapper, describe(x));
 }
 
+void require_like(const char* wrapper, const Tensor& x, const Shape& sample, DType type) {
+  throw_if<UsageError>(
+      x.shape().with(0, 1) != sample || x.dtype() != type,
+      "{}: expected inputs of shape [N, …] with {}{} for one, for which the layers were placed, got {}; "
+      "give such inputs, or begin with place({}, DType::{})",
+      wrapper, name_of(type), to_string(sample), describe(x), to_string(x.shape()), name_of(x.dtype()));
+}
+
 void require_value(const char* wrapper, const std::string& name, const Tensor& value, const Tensor& x) {
   throw_if<UsageError>(!value.defined() || value.dims() < 1 || value.size(0) != x.size(0),
                        "{}: expected '{}' [{}, …], with a row per sample, got {}; give that of the same batch", wrapper,

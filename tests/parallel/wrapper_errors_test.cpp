@@ -74,7 +74,7 @@ TEST(Pipe, RefusesABatchOfAnotherShapeAndGoesOn) {
   EXPECT_TRUE(fails_with<Error>({"layer 'fc1'"}, [&] { pipe.train_step(Tensor::zeros({4, 5}), labels); }));
   pipe.train_step(x, labels);
   EXPECT_TRUE(
-      fails_with<UsageError>({"expected inputs of shape [N, …] with float32[1, 4] for one, got float32[4, 5]"}, [&] {
+      fails_with<UsageError>({"expected inputs of shape [N, …] with float32[1, 4] for one", "got float32[4, 5]"}, [&] {
         pipe.train_step(Tensor::zeros({4, 5}), labels);
       }));
   EXPECT_TRUE(fails_with<UsageError>({"expected inputs float32", "float64"}, [&] {
@@ -84,6 +84,57 @@ TEST(Pipe, RefusesABatchOfAnotherShapeAndGoesOn) {
                                      [&] { pipe.train_step(x, random_labels(3, 3)); }));
   EXPECT_TRUE(fails_with<UsageError>({"expected labels int32[4]", "undefined"}, [&] { pipe.train_step(x, {}); }));
   pipe.train_step(x, labels);
+}
+
+TEST(Pipe, SaysThatPlaceNeedsTheTypeOfTheInputs) {
+  const auto model_of_tokens = [] {
+    auto model = std::make_shared<Sequential>();
+    model->add("embedding", std::make_shared<Embedding>(5, 4)).add("flatten", std::make_shared<Flatten>());
+    model->add("fc", std::make_shared<Linear>(8, 3));
+    return model;
+  };
+  const Tensor tokens = Tensor::zeros({4, 2}, DType::int32);
+  EXPECT_TRUE(fails_with<Error>({"for inputs float32[4, 2]", "expected tokens int32", "call place(shape, type)"},
+                                [&] { Pipe(model_of_tokens()).place(tokens.shape()); }));
+  EXPECT_TRUE(fails_with<UsageError>({"got int32[4, 2]", "begin with place([4, 2], DType::int32)"}, [&] {
+    Pipe pipe(model_of_tokens(), {.split = {2, 1}});
+    pipe.place(tokens.shape());
+    pipe.train_step(tokens, random_labels(4, 3));
+  }));
+}
+
+/// Doubles the columns, and says that it does not.
+class Widens final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return cat_columns({x, x}); }
+  Shape output_shape(const Shape& input) const override { return input; }
+};
+
+/// Passes tokens on, of another type than what stages send.
+class Tokens final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return Tensor::zeros(x.shape(), DType::int32, x.device()); }
+  Shape output_shape(const Shape& input) const override { return input; }
+};
+
+TEST(Pipe, NamesTheLayerWhoseOutputShapeIsWrong) {
+  const auto train = [](const std::shared_ptr<Module>& layer) {
+    auto model = std::make_shared<Sequential>();
+    model->add("fc1", std::make_shared<Linear>(4, 4)).add("own", layer).add("relu", std::make_shared<ReLU>());
+    model->add("fc2", std::make_shared<Linear>(4, 3));
+    Pipe(model, {.split = {3, 1}}).train_step(Tensor::zeros({8, 4}), random_labels(8, 3));
+  };
+  EXPECT_TRUE(fails_with<Error>({"layer 'own'", "output [2, 4]", "got [2, 8]", "correct its output_shape"},
+                                [&] { train(std::make_shared<Widens>()); }));
+}
+
+TEST(Pipe, SaysThatStagesPassOnFloats) {
+  auto model = std::make_shared<Sequential>();
+  model->add("tokens", std::make_shared<Tokens>()).add("embedding", std::make_shared<Embedding>(5, 4));
+  model->add("flatten", std::make_shared<Flatten>()).add("fc", std::make_shared<Linear>(8, 3));
+  EXPECT_TRUE(fails_with<Error>({"stage 0", "float32[2, 2]", "got int32[2, 2]", "split the model after"}, [&] {
+    Pipe(model, {.split = {1, 3}}).train_step(Tensor::zeros({8, 2}), random_labels(8, 3));
+  }));
 }
 
 /// A layer that fails when it gets a large number.

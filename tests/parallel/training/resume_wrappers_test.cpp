@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,7 +17,9 @@
 #include "parallel/parallel.h"
 #include "parallel/training/replica_role.h"
 #include "parallel/training/run.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/tensors.h"
 
 namespace stagecoach::test {
 namespace {
@@ -33,9 +37,7 @@ std::shared_ptr<Sequential> small_classifier() {
 void run_epochs(Run& run, Loader& loader, const std::function<double(const Batch& batch)>& step) {
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.training_batches(loader)) {
-      Tensor& sum = epoch.train_sums().loss;
-      const double loss_sum = step(batch) * static_cast<double>(batch.inputs.size(0));
-      accumulate(Tensor::full({}, loss_sum, DType::float32, sum.device()), sum);
+      epoch.train_sums().add_loss(step(batch) * static_cast<double>(batch.inputs.size(0)));
     }
   }
 }
@@ -88,7 +90,7 @@ void train_distributed(const RunOptions& options, const TrainTest& data, int ran
 void expect_resumes(const Train& train, int ranks, int resumed_ranks) {
   const TemporaryFolder folder;
   const TrainTest data = generate({.train = 4 * kBatch, .test = 1});
-  RunOptions options{.out = folder.file("untouched"), .epochs = 3, .batch_size = kBatch};
+  RunOptions options{.out = folder.file("untouched"), .epochs = 3, .batch_size = kBatch, .labels = 0};
   train(options, data, ranks);
   options.out = folder.file("stopped");
   options.epochs = 1;
@@ -97,6 +99,61 @@ void expect_resumes(const Train& train, int ranks, int resumed_ranks) {
   options.epochs = 3;
   train(options, data, resumed_ranks);
   EXPECT_EQ(read_bytes(folder / "untouched/weights.safetensors"), read_bytes(folder / "stopped/weights.safetensors"));
+  EXPECT_EQ(read_bytes(folder / "untouched/metrics.jsonl").find("acc"), std::string::npos) << "no labels are counted";
+}
+
+/// Makes a step every `batches` batches of an epoch of four. Is interrupted in batch `stop` of the first epoch.
+void accumulate_batches(const RunOptions& options, const TrainTest& data, int batches, std::int64_t stop = -1) {
+  Pipe pipe(small_classifier(), {.split = {2, 2}, .optimizer = adam()});
+  Run run(options, Device{});
+  pipe.place({kBatch, 3, 32, 32});
+  run.set_up_checkpoints(data, pipe.model(), pipe.optimizer());
+  Loader loader(data.train, {.batch_size = kBatch});
+  run_epochs(run, loader, [&](const Batch& batch) {
+    const double loss = pipe.backward(model_input(batch.inputs), batch.targets);
+    if ((batch.index + 1) % batches == 0) {
+      pipe.step();
+      pipe.zero_grad();
+    }
+    if (batch.index == stop) {
+      std::raise(SIGINT);
+    }
+    return loss;
+  });
+}
+
+TEST(ResumedWrappers, PipeStopsBetweenTwoSteps) {
+  const TemporaryFolder folder;
+  const TrainTest data = generate({.train = 4 * kBatch, .test = 1});
+  RunOptions options{.out = folder.file("untouched"), .epochs = 1, .batch_size = kBatch};
+  accumulate_batches(options, data, 2);
+  options.out = folder.file("stopped");
+  EXPECT_THROW(accumulate_batches(options, data, 2, 0), Interrupted);  // after batch 1, where a step ends
+  EXPECT_TRUE(std::filesystem::exists(folder / "stopped/checkpoints/epoch-1-step-2"));
+  options.resume = options.out;
+  accumulate_batches(options, data, 2);
+  EXPECT_EQ(read_bytes(folder / "untouched/weights.safetensors"), read_bytes(folder / "stopped/weights.safetensors"));
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    std::signal(signal, SIG_DFL);
+  }
+}
+
+TEST(ResumedWrappers, PipeSavesNothingInTheMiddleOfAStep) {
+  const TemporaryFolder folder;
+  const TrainTest data = generate({.train = 4 * kBatch, .test = 1});
+  const RunOptions options{.out = folder.file("run"), .epochs = 1, .batch_size = kBatch};
+  EXPECT_TRUE(fails_with<UsageError>({"got the gradients of 16 samples", "call step()", "zero_grad()"},
+                                     [&] { accumulate_batches(options, data, 3); }));
+}
+
+TEST(ResumedWrappers, PipeBeginsAStepAnewAfterZeroGrad) {
+  const Tensor x = random_tensor({kBatch, 3, 32, 32}, "images", DType::float32);
+  Pipe pipe(small_classifier(), {.split = {2, 2}, .optimizer = adam()});
+  const Tensor first = pipe.forward_for_loss(x);
+  EXPECT_TRUE(fails_with<UsageError>({"16 samples"}, [&] { pipe.optimizer().state(); }));
+  pipe.zero_grad();
+  EXPECT_EQ(pipe.optimizer().state().back().first, "steps_done");
+  EXPECT_TRUE(same_bytes(first, pipe.forward_for_loss(x))) << "the masks depend on what is saved";
 }
 
 TEST(ResumedWrappers, PipeGoesOnWithAnyNumberOfRanks) {
