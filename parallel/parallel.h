@@ -8,8 +8,9 @@
 /// | `Pipe`                    | a program without ranks    | some layers; micro-batches pass from rank to rank       |
 /// | `DataParallel`            | a program without ranks    | a copy of rank 0's weights, for one batch               |
 /// | `DistributedDataParallel` | each rank, within launch() | all weights; gradients are summed during the backward   |
+/// | `MeshPipe`                | each rank, within launch() | some layers, or slices of them, of one replica          |
 ///
-/// All three train, bit for bit, the weights of one device that accumulates the gradients of the same micro-batches.
+/// They train, bit for bit, the weights of one device that accumulates the gradients of the same micro-batches.
 /// docs/examples/own_model.cpp is a whole program, and own_loss.cpp beside it has a loss of its own. Checkpoints,
 /// metrics and a progress bar are in parallel/training/run.h.
 ///
@@ -19,4 +20,5 @@
 #include "parallel/launch/launch.h"
 #include "parallel/wrappers/data_parallel.h"
 #include "parallel/wrappers/distributed_data_parallel.h"
+#include "parallel/wrappers/mesh_pipe.h"
 #include "parallel/wrappers/pipe.h"

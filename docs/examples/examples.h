@@ -13,6 +13,7 @@
 #include "datasets/shares.h"
 #include "nn/named_values.h"
 #include "parallel/parallel.h"
+#include "parallel/training/run_options.h"
 
 namespace stagecoach {
 
@@ -55,6 +56,11 @@ inline void backward_by_hand(Sequential& model, const PipeInput& input, const Te
     backward(part, Tensor::full({}, loss.weight(x.size(0)) / static_cast<double>(input.x.size(0))));
     position.first += x.size(0);
   }
+}
+
+/// Returns the options of the run that `PROGRAM FOLDER RANKS` starts and `PROGRAM FOLDER RANKS resume` continues.
+inline RunOptions run_options(int argc, char** argv, std::int64_t batch_size) {
+  return {.out = argv[1], .resume = argc > 3 ? argv[1] : "", .epochs = 20, .batch_size = batch_size, .labels = 0};
 }
 
 using Weights = std::vector<float>;

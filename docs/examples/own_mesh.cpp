@@ -1,79 +1,79 @@
-// A mesh of one's own, data parallel and pipeline, from the parts below Pipe: each rank has a stage of one replica.
-// Compares 1 x 4 ranks (replicas x stages) with one device, and 2 x 2 with 2 x 1.
-#include <map>
+// A mesh of one's own: replicas share each batch, each is a pipeline, and layers are cut over ranks. Compares meshes
+// with one device. `own_mesh FOLDER` writes the runs there. `own_mesh FOLDER dp=2,pp=2,tp=2` only trains, for 20
+// epochs, and with the argument `resume` it continues that run, perhaps with other stages.
 #include <memory>
 #include <string>
 
+#include "datasets/loader.h"
 #include "examples.h"
 #include "nn/layers.h"
-#include "parallel/data_parallel/average_gradients.h"
-#include "parallel/launch/mesh.h"
-#include "parallel/pipeline/pipeline.h"
-#include "parallel/schedule/lower.h"
-#include "parallel/schedule/schedule_kinds.h"
+#include "nn/weights.h"
+#include "parallel/tensor_parallel/sliced_layers.h"
+#include "parallel/training/run.h"
 
 using namespace stagecoach;
 
-constexpr int kSteps = 10, kBatch = 22;
+constexpr int kBatch = 22, kEpochs = 2;
+const Dataset kData{random_numbers({20 * kBatch + 7, 16}, "x"), random_numbers({20 * kBatch + 7, 16}, "target")};
 
-std::shared_ptr<Sequential> make_model() {
+/// `layers` makes whole layers, or slices of them.
+std::shared_ptr<Sequential> make_model(const LayerFactory& layers) {
   auto model = std::make_shared<Sequential>();
   for (int i = 0; i < 4; ++i) {
-    model->add("fc" + std::to_string(i), std::make_shared<Linear>(16, 16));
-    model->add("drop" + std::to_string(i), std::make_shared<Dropout>(0.1, 1, "drop" + std::to_string(i)));
+    const std::string n = std::to_string(i);
+    model->add("up" + n, layers.linear(16, 32, Cut::outputs)).add("gelu" + n, std::make_shared<GELU>());
+    model->add("down" + n, layers.linear(32, 16, Cut::inputs));
+    model->add("drop" + n, std::make_shared<Dropout>(0.1, 1, "drop" + n));
   }
   return model;
 }
 
-Weights train(const Tensor& x, const Tensor& target, const MeshSizes& sizes) {
-  const auto whole = make_model();  // has the layers of replica 0
+Weights train(const RunOptions& options, const MeshSizes& sizes) {
   launch({.ranks = sizes.ranks()}, [&](Rank& rank) {
-    Mesh mesh(rank.comm, sizes);
-    const MeshPosition at = position_of(rank.index, sizes);
-    const auto model = at.data == 0 ? whole : make_model();
-    const Split split = split_by_layers(model->size(), sizes.pipeline);
-    const auto layers = stages_of(*model, split)[at.pipeline];
-    layers->materialize(1, rank.device);
-    Adam optimizer(layers->named_parameters());
-    const Schedule schedule = with_reductions(lower(make_schedule("1f1b", sizes.pipeline, kChunks)));
-    std::map<int, Stage> stages;
-    stages.emplace(at.pipeline, Stage(layers, Stage::Recompute::no, kSquares));
-    Pipeline pipeline(std::move(stages), shapes_entering(*model, split, {1, 16}), schedule, mesh.pipeline());
-    const Share share = share_of(kBatch, at.data, sizes.data);  // of each batch
-    const auto inputs = micro_batches(x.narrow(share.first, share.count).to(rank.device), kChunks);
-    const auto targets = micro_batches(target.narrow(share.first, share.count).to(rank.device), kChunks);
-    const auto reduce = [&](const Action&) { average_gradients(layers->named_parameters(), 1, mesh.data()); };
-    for (int step = 0; step < kSteps; ++step) {
-      pipeline.run(schedule,
-                   {.input = [&](int i) { return inputs[i]; },
-                    .labels = [&](int i) { return targets[i]; },
-                    .samples = micro_batch_sizes(share.count, kChunks),
-                    .of = kBatch,
-                    .position = BatchPosition{.step = step, .first = share.first}},
-                   {.reduce = reduce});
-      pipeline.update(optimizer);
+    MeshPipe pipe(rank.comm, sizes, make_model, {.chunks = kChunks, .loss = kSquares, .optimizer = adam()});
+    Run run(options, rank.comm, pipe.role());
+    pipe.place({kBatch, 16});
+    run.set_up_checkpoints({kData, kData}, pipe.layers(), pipe.optimizer());
+    Loader loader(kData, {.batch_size = kBatch});
+    for (Epoch& epoch : run.epochs()) {
+      for (const Batch& batch : epoch.training_batches(loader)) {
+        epoch.train_sums().add_loss(pipe.train_step(batch.inputs, batch.targets));
+      }
     }
   });
-  return weights_in(*whole);
+  const auto model = make_model(LayerFactory());
+  model->materialize(1);
+  load_weights(options.out + "/weights.safetensors", *model);
+  return weights_in(*model);
 }
 
-Weights train_by_hand(const Tensor& x, const Tensor& target) {
-  const auto model = make_model();
+Weights train_by_hand(const LayerFactory& layers) {
+  const auto model = make_model(layers);
   model->materialize(1);
   Adam optimizer(model->named_parameters());
-  for (int step = 0; step < kSteps; ++step) {
-    backward_by_hand(*model, x, target, kSquares, {.step = step});
-    optimizer.step();
-    optimizer.zero_grad();
+  Loader loader(kData, {.batch_size = kBatch});
+  for (int epoch = 1; epoch <= kEpochs; ++epoch) {
+    loader.start_epoch(epoch);
+    while (const auto batch = loader.next()) {
+      backward_by_hand(*model, batch->inputs, batch->targets, kSquares, {.step = optimizer.steps_done()});
+      optimizer.step();
+      optimizer.zero_grad();
+    }
   }
   return weights_in(*model);
 }
 
-int main() {
-  const Tensor x = random_numbers({kBatch, 16}, "x");
-  const Tensor target = random_numbers({kBatch, 16}, "target");
-  print_comparison({train_by_hand(x, target), train(x, target, {}), train(x, target, {.pipeline = 4})});
+int main(int argc, char** argv) {
+  if (argc > 2) {
+    train(run_options(argc, argv, kBatch), mesh_from_text(argv[2]));
+    return 0;
+  }
+  const RunOptions run{
+      .out = argc > 1 ? argv[1] : "runs/own_mesh", .epochs = kEpochs, .batch_size = kBatch, .labels = 0};
+  print_comparison({train_by_hand(LayerFactory()), train(run, {}), train(run, {.pipeline = 4})});
+  // One device computes cut layers slice by slice.
+  print_comparison({train_by_hand(SlicedLayers(2)), train(run, {.pipeline = 2, .tensor = 2})});
   // Two replicas add their sums of gradients, which rounds differently; but not with more stages.
-  print_comparison({train(x, target, {.data = 2}), train(x, target, {.data = 2, .pipeline = 2})});
+  print_comparison({train(run, {.data = 2}), train(run, {.data = 2, .pipeline = 2})});
   return 0;
 }

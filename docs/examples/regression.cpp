@@ -51,23 +51,25 @@ Weights train(const RunOptions& options, int ranks) {
   Loader loader(data.train, {.batch_size = options.batch_size});
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.training_batches(loader)) {
-      const double loss_sum = pipe.train_step(batch.inputs, batch.targets) * static_cast<double>(batch.global_size);
-      // There are no labels to count, so only the loss is added.
-      accumulate(Tensor::full({}, loss_sum, DType::float32, pipe.devices().back()), epoch.train_sums().loss);
+      const double loss = pipe.train_step(batch.inputs, batch.targets);
+      epoch.train_sums().add_loss(loss * static_cast<double>(batch.global_size));
     }
   }
   return weights_in(*model);
 }
 
 int main(int argc, char** argv) {
-  const std::string folder = argc > 1 ? argv[1] : "runs/regression";
   if (argc > 2) {
-    train({.out = folder, .resume = argc > 3 ? folder : "", .epochs = 20, .batch_size = 16}, std::stoi(argv[2]));
+    train(run_options(argc, argv, 16), std::stoi(argv[2]));
     return 0;
   }
-  const Weights undisturbed = train({.epochs = 4, .batch_size = 16}, 1);
-  train({.out = folder, .epochs = 2, .batch_size = 16}, 4);
-  const Weights resumed = train({.out = folder, .resume = folder, .epochs = 4, .batch_size = 16}, 2);
-  print_comparison({undisturbed, train({.epochs = 4, .batch_size = 16}, 4), resumed});
+  RunOptions options{.epochs = 4, .batch_size = 16, .labels = 0};  // no labels, and so no accuracy
+  const Weights one_rank = train(options, 1), four_ranks = train(options, 4);
+  options.out = argc > 1 ? argv[1] : "runs/regression";
+  options.epochs = 2;
+  train(options, 4);
+  options.resume = options.out;
+  options.epochs = 4;
+  print_comparison({one_rank, four_ranks, train(options, 2)});
   return 0;
 }

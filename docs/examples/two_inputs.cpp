@@ -1,5 +1,5 @@
-// A model with two inputs, of different types: tokens enter the first layer, and a later layer, on whichever rank,
-// finds the features by name. Both come from loaders. Trains on one device by hand, on one rank and on four.
+// A model with two inputs from loaders: tokens, and features that a later layer finds by name. Trains on one device by
+// hand, on one rank and on four. `two_inputs FOLDER RANKS` only trains; with `resume` at the end it continues that run.
 #include <memory>
 
 #include "datasets/loader.h"
@@ -10,7 +10,9 @@
 using namespace stagecoach;
 
 const LoaderSettings kLoader{.batch_size = 14};
-const RunOptions kOptions{.epochs = 3, .batch_size = 14};
+const RunOptions kOptions{.epochs = 3, .batch_size = 14, .labels = 0};
+const Dataset kTokens{random_tokens({1003, 6}, 20, "tokens"), random_tokens({1003}, 5, "labels")};
+const Dataset kFeatures{random_numbers({1003, 4}, "features"), kTokens.targets};  // of the same samples, in their order
 
 /// x + project(features), where features are [N, 4].
 class AddFeatures final : public Module {
@@ -32,34 +34,29 @@ std::shared_ptr<Sequential> make_model() {
   return model;
 }
 
-struct Data {  // two data sets with the same samples in the same order
-  Dataset tokens{random_tokens({101, 6}, 20, "tokens"), random_tokens({101}, 5, "labels")};
-  Dataset features{random_numbers({101, 4}, "features"), tokens.targets};
-};
-
-Weights train(const Data& data, int ranks) {
+Weights train(const RunOptions& options, int ranks) {
   const auto model = make_model();
   Pipe pipe(model, {.chunks = kChunks, .ranks = ranks, .optimizer = sgd({.learning_rate = 0.05})});
-  Run run(kOptions, pipe.devices());
+  Run run(options, pipe.devices());
   pipe.place({Tensor::zeros({14, 6}, DType::int32), {{"features", Tensor::zeros({14, 4})}}});  // only shapes and types
-  run.set_up_checkpoints({data.tokens, data.tokens}, *model, pipe.optimizer());
-  Loader tokens(data.tokens, kLoader);
-  Loader features(data.features, kLoader);  // the same seed, so the same samples in the same order
+  run.set_up_checkpoints({kTokens, kTokens}, *model, pipe.optimizer());
+  Loader tokens(kTokens, kLoader);
+  Loader features(kFeatures, kLoader);  // the same seed, so the same samples in the same order
   for (Epoch& epoch : run.epochs()) {
     features.start_epoch(epoch.number(), epoch.steps_done());
     for (const Batch& batch : epoch.training_batches(tokens)) {
-      pipe.train_step({batch.inputs, {{"features", features.next()->inputs}}}, batch.targets);
+      const double loss = pipe.train_step({batch.inputs, {{"features", features.next()->inputs}}}, batch.targets);
+      epoch.train_sums().add_loss(loss * static_cast<double>(batch.global_size));
     }
   }
   return weights_in(*model);
 }
 
-Weights train_by_hand(const Data& data) {
+Weights train_by_hand() {
   const auto model = make_model();
   model->materialize(1);
   Sgd optimizer(model->named_parameters(), {.learning_rate = 0.05});
-  Loader tokens(data.tokens, kLoader);
-  Loader features(data.features, kLoader);
+  Loader tokens(kTokens, kLoader), features(kFeatures, kLoader);
   for (int epoch = 1; epoch <= kOptions.epochs; ++epoch) {
     tokens.start_epoch(epoch);
     features.start_epoch(epoch);
@@ -72,8 +69,11 @@ Weights train_by_hand(const Data& data) {
   return weights_in(*model);
 }
 
-int main() {
-  const Data data;
-  print_comparison({train_by_hand(data), train(data, 1), train(data, 4)});
+int main(int argc, char** argv) {
+  if (argc > 2) {
+    train(run_options(argc, argv, 14), std::stoi(argv[2]));
+  } else {
+    print_comparison({train_by_hand(), train(kOptions, 1), train(kOptions, 4)});
+  }
   return 0;
 }

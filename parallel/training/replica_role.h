@@ -3,7 +3,7 @@
 /// The role of a rank in data parallelism.
 
 #include "nn/module.h"
-#include "parallel/training/training_state.h"
+#include "parallel/pipeline/rank_role.h"
 
 namespace stagecoach {
 

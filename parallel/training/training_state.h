@@ -2,7 +2,6 @@
 /// @file
 /// Everything that a training changes, which rank holds which part of it, and how it is restored.
 
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,20 +10,9 @@
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/pipeline/gather.h"
+#include "parallel/pipeline/rank_role.h"
 
 namespace stagecoach {
-
-/// The part of the training that one rank has.
-struct RankRole {
-  LayerRanks layers = {};   ///< which rank holds which layer (the first of its replicas). Empty: all on one rank
-  std::string stages = {};  ///< the stages and their ranks, as printed
-  std::optional<int> replica_of = {};    ///< the rank in `layers` with the same layers, if it is another rank
-  int loss_rank = 0;                     ///< the rank that sums losses and correct predictions
-  bool splits_losses = false;            ///< several ranks sum them: no rank has the total before the end of an epoch
-  std::string profile = {};              ///< the text of profile.json; empty: it is not written
-  Communicator* tensor_group = nullptr;  ///< the ranks that hold the slices of these layers; null: they are whole
-};
 
 /// The state of the whole model, as one device would hold it, or a rank's part of that state. The names are those of a
 /// checkpoint's shard: "model.NAME" for parameters, then buffers; "optimizer.NAME".

@@ -42,7 +42,7 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
     {"tensor_parallel", {"comm"}},
     {"training", {"comm", "launch", "pipeline", "tensor_parallel"}},
-    {"wrappers", {"comm", "launch", "schedule", "pipeline", "data_parallel"}},
+    {"wrappers", {"comm", "launch", "schedule", "pipeline", "data_parallel", "tensor_parallel"}},
     {"rpc", {"comm", "launch"}},
     {"advise", {"comm", "launch", "schedule", "pipeline", "data_parallel", "tensor_parallel", "training"}},
     {".", {"launch", "wrappers"}},

@@ -1,0 +1,169 @@
+#include "parallel/wrappers/mesh_pipe.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/autograd/grad_mode.h"
+#include "core/base/throw_if.h"
+#include "datasets/shares.h"
+#include "parallel/data_parallel/average_gradients.h"
+#include "parallel/schedule/lower.h"
+#include "parallel/tensor_parallel/tensor_parallel_layers.h"
+#include "parallel/wrappers/pipe_schedule.h"
+#include "parallel/wrappers/require_batch.h"
+#include "parallel/wrappers/require_layers.h"
+#include "parallel/wrappers/skipping_stages.h"
+
+namespace stagecoach {
+namespace {
+
+/// Returns the settings of a replica's pipeline.
+PipeSettings replica_settings(PipeSettings settings, const MeshSizes& sizes) {
+  throw_if<UsageError>(!settings.tied.empty(), "MeshPipe: expected no tied weights, got {}; use Pipe for them",
+                       settings.tied.size());
+  throw_if<UsageError>(settings.ranks != 0 && settings.ranks != sizes.pipeline,
+                       "MeshPipe: expected as many ranks as the mesh has in a pipeline, {}, got {}; leave `ranks` out",
+                       sizes.pipeline, settings.ranks);
+  settings.ranks = sizes.pipeline;
+  return settings;
+}
+
+/// With one rank per group, layers are those of one device: a group's sums are rounded differently.
+std::shared_ptr<Sequential> make_model_of_rank(const MeshPipe::MakeModel& make_model, Communicator& tensor_group) {
+  return tensor_group.size() > 1 ? make_model(TensorParallelLayers(tensor_group)) : make_model(LayerFactory());
+}
+
+}  // namespace
+
+MeshPipe::MeshPipe(Communicator& world, const MeshSizes& sizes, const MakeModel& make_model, PipeSettings settings)
+    : world_(world),
+      sizes_(sizes),
+      at_(position_of(world.rank(), sizes)),
+      mesh_(world, sizes),
+      settings_(replica_settings(std::move(settings), sizes)),
+      loss_(settings_.loss.value_or(LossFunction())),
+      model_(require_layers("MeshPipe", make_model_of_rank(make_model, mesh_.tensor()))),
+      schedule_(with_reductions(schedule_of(settings_, model_->size()))),
+      split_(settings_.split.empty() ? split_by_layers(model_->size(), schedule_.stage_count()) : settings_.split) {
+  const auto stages = stages_of(*model_, split_);
+  for (const int stage : schedule_.stages_of(at_.pipeline)) {
+    stages_.emplace(stage, stages[static_cast<std::size_t>(stage)]);
+  }
+  layers_ = joined(stages_);
+}
+
+void MeshPipe::place(const Shape& inputs, DType type) { place(Tensor::empty(inputs, type, Device{DeviceType::meta})); }
+
+void MeshPipe::place(const PipeInput& example) {
+  if (pipeline_ != nullptr) {
+    require_like("MeshPipe", example.x, sample_, input_type_);
+    return;
+  }
+  sample_ = example.x.shape().with(0, 1);
+  input_type_ = example.x.dtype();
+  std::vector<Shape> entering;
+  Shape shape = sample_;
+  std::map<int, Stage> running;
+  const auto stages = skipping_stages(*model_, split_, sample_);  // throws before anything is allocated
+  layers_->materialize(settings_.seed, world_.device());
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    entering.push_back(std::exchange(shape, stages[s]->output_shape(shape)));
+    if (stages_.contains(static_cast<int>(s))) {
+      running.emplace(static_cast<int>(s),
+                      Stage(stages[s], settings_.recompute ? Stage::Recompute::yes : Stage::Recompute::no, loss_));
+    }
+  }
+  optimizer_ = settings_.optimizer(layers_->named_parameters());
+  pipeline_ = std::make_unique<Pipeline>(std::move(running), std::move(entering), schedule_, mesh_.pipeline());
+}
+
+Optimizer& MeshPipe::optimizer() {
+  throw_if<UsageError>(optimizer_ == nullptr,
+                       "MeshPipe: the layers have no memory yet, so there is no optimizer; call place(shape) first");
+  return *optimizer_;
+}
+
+RankRole MeshPipe::role() {
+  const auto rank_of_layers = [&](int pipeline) { return rank_at({.pipeline = pipeline}, sizes_); };
+  RankRole role{.stages = stages_text(split_, schedule_) + " of each pipeline",
+                .replica_of = rank_of_layers(at_.pipeline),
+                .splits_losses = true,
+                .tensor_group = sizes_.tensor > 1 ? &mesh_.tensor() : nullptr};
+  for (int stage = 0; stage < schedule_.stage_count(); ++stage) {
+    for (int i = 0; i < split_[static_cast<std::size_t>(stage)]; ++i) {
+      role.layers.emplace_back(model_->name(static_cast<int>(role.layers.size())),
+                               rank_of_layers(schedule_.rank_of(stage, 0)));
+    }
+  }
+  return role;
+}
+
+/// Sums the gradients of a stage over the replicas; each is a part of that of the mean loss of the whole batch.
+void MeshPipe::average(int stage) {
+  NamedTensors trained = stages_.at(stage)->named_parameters();
+  std::erase_if(trained, [](const auto& named) { return !named.second.requires_grad(); });
+  average_gradients(trained, 1, mesh_.data());
+}
+
+/// Runs `schedule` on this replica's share of a batch, within NoGrad in evaluation mode. Returns the sum of the losses.
+double MeshPipe::run(const Schedule& schedule, const PipeInput& input, const Tensor& target) {
+  require_batch("MeshPipe", input.x, target, settings_.loss);
+  const std::int64_t batch = input.x.size(0);
+  throw_if<UsageError>(batch < sizes_.data,
+                       "MeshPipe: expected a batch of at least one sample for each of {} replicas, got {}; use larger "
+                       "batches, or leave the last one out",
+                       sizes_.data, batch);
+  for (const auto& [name, value] : input.values) {
+    require_value("MeshPipe", name, value, input.x);
+  }
+  place(input);
+  const Share share = share_of(batch, at_.data, sizes_.data);
+  const std::vector<std::int64_t> samples = micro_batch_sizes(share.count, schedule.microbatches);
+  const auto count = static_cast<int>(samples.size());
+  const auto part_of = [&](const Tensor& whole, int i) {  // micro-batch i of the share
+    const Share part = share_of(share.count, i, count);
+    return whole.narrow(share.first + part.first, part.count).to(world_.device());
+  };
+  const auto values = [&](int i) {
+    NamedTensors part = input.values;
+    for (auto& [name, value] : part) {
+      value = part_of(value, i);
+    }
+    return part;
+  };
+  pipeline_->train(grad_enabled());
+  std::vector<Tensor> losses(samples.size());  // on the ranks of the last stage
+  pipeline_->run(
+      count < schedule.microbatches ? with_fewer_microbatches(schedule, count) : schedule,
+      {.input = [&](int i) { return part_of(input.x, i); },
+       .labels = [&](int i) { return part_of(target, i); },
+       .samples = samples,
+       .of = batch,
+       .position = BatchPosition{.step = optimizer_->steps_done(), .first = share.first},
+       .values = values},
+      {.see_logits = [&](int i, const Tensor& loss, const Tensor&) { losses[static_cast<std::size_t>(i)] = loss; },
+       .reduce = sizes_.data > 1 ? [this](const Action& action) { average(action.stage); }
+                                 : std::function<void(const Action&)>()});
+  double sum = 0;
+  for (std::size_t i = 0; i < losses.size() && at_.tensor == 0; ++i) {  // the ranks of a group compute the same
+    sum += losses[i].defined() ? losses[i].item() * loss_.weight(samples[i]) : 0;
+  }
+  return sum;
+}
+
+double MeshPipe::train_step(const PipeInput& input, const Tensor& target) {
+  const double loss_sum = run(schedule_, input, target);
+  throw_if<UsageError>(optimizer_->clips() && !optimizer_->sums_over_ranks() && sizes_.pipeline * sizes_.tensor > 1,
+                       "MeshPipe: expected the gradients of all ranks to clip their norm, got those of this rank; call "
+                       "clip_norm before Run::set_up_checkpoints");
+  pipeline_->update(*optimizer_);
+  return loss_sum;
+}
+
+double MeshPipe::evaluate(const PipeInput& input, const Tensor& target) {
+  const NoGrad no_grad;  // nothing is kept for a backward
+  return run(forwards_of(schedule_), input, target);
+}
+
+}  // namespace stagecoach
