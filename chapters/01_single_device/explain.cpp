@@ -80,8 +80,7 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
   std::size_t kept = 0;
   {
     const Tensor logits = model->forward(model_input(blank_inputs(training, sizes[0], kPlan)));
-    kept =
-        print_kept(summed_loss(logits, blank_targets(training, sizes[0], kPlan), nullptr), model->named_parameters());
+    kept = print_kept(summed_loss(logits, blank_targets(training, sizes[0], kPlan)), model->named_parameters());
   }
   std::size_t weights = 0;
   std::size_t state = 0;

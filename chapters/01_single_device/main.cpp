@@ -37,7 +37,7 @@ void train_step(const Tensor& images, const Tensor& labels, std::int64_t microba
     position.first += x[i].size(0);
     // 1. Forward. Autograd keeps what the backward will need. model_input() makes floats from -1 to 1 out of the bytes.
     const Tensor logits = model.forward(model_input(x[i]));  // [n, classes]
-    const Tensor loss = summed_loss(logits, y[i], nullptr);  // []: summed over the images, not their mean
+    const Tensor loss = summed_loss(logits, y[i]);           // []: summed over the images, not their mean
 
     // 2. Backward, starting from 1 / N: the loss is summed over the micro-batch and divided by the size of the whole
     // batch, so that every image counts equally even if the last micro-batch is smaller.
