@@ -1,7 +1,9 @@
 #include "nn/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
-#include <map>
+#include <set>
+#include <string>
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
@@ -42,25 +44,41 @@ void Optimizer::clip_norm(double max_norm) {
 }
 
 void Optimizer::step() {
+  std::set<Device> devices{steps_done_.device()};
+  for (const auto& [name, parameter] : parameters_) {
+    devices.insert(parameter.device());
+  }
+  step([&](const UpdateDevice& update) { std::for_each(devices.begin(), devices.end(), update); });
+}
+
+void Optimizer::step(const std::function<void(const UpdateDevice& update)>& run) {
   const NoGrad no_grad;
   if (clips()) {
     clip_grad_norm(parameters_, max_norm_, sums_);
   }
-  std::map<Device, std::vector<ParameterUpdate>> updates;  // of each device that has gradients
-  std::map<Device, std::vector<Tensor>> counters{{steps_done_.device(), {steps_done_}}};
+  run([this](Device device) { update_device(device); });
+}
+
+void Optimizer::update_device(Device device) {
+  const NoGrad no_grad;
+  std::vector<ParameterUpdate> updates;  // of the parameters that have gradients
+  std::vector<Tensor> counters;
+  if (steps_done_.device() == device) {
+    counters.push_back(steps_done_);
+  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
-    if (const Tensor grad = parameter.grad(); grad.defined()) {
-      updates[parameter.device()].push_back(
-          {grad, parameter, states_[i], updates_[i], decays_all_ || parameter.dims() >= 2});
-      counters[parameter.device()].push_back(updates_[i]);
+    const Tensor grad = parameter.device() == device ? parameter.grad() : Tensor{};
+    if (grad.defined()) {
+      updates.push_back({grad, parameter, states_[i], updates_[i], decays_all_ || parameter.dims() >= 2});
+      counters.push_back(updates_[i]);
     }
   }
-  for (auto& [device, tensors] : counters) {
-    kernels(device).increment(tensors);
+  if (!counters.empty()) {
+    kernels(device).increment(counters);
   }
-  for (auto& [device, tensors] : updates) {
-    update(device, tensors);
+  if (!updates.empty()) {
+    update(device, updates);
   }
 }
 

@@ -25,6 +25,10 @@ class Optimizer {
   /// Clips the gradients, if clip_norm() was called. Then updates each parameter that has a gradient, in order, and
   /// leaves the others and their state unchanged.
   void step();
+  /// The same for parameters on several devices, where `run` calls the function that it is given once per device,
+  /// perhaps on several threads: it updates the parameters of that device.
+  using UpdateDevice = std::function<void(Device device)>;
+  void step(const std::function<void(const UpdateDevice& update)>& run);
   /// Clears all gradients.
   void zero_grad();
   /// Returns the number of calls of step(), including those before a loaded state was saved. The count is on the
@@ -63,10 +67,12 @@ class Optimizer {
   /// constructors.
   void add_state(const std::string& part);
   /// Updates the parameters of `device` that have a gradient (at least one). The state tensors of each are in the order
-  /// of the calls of add_state.
+  /// of the calls of add_state. Several threads may call it at a time, each for another device.
   virtual void update(Device device, std::span<ParameterUpdate> updates) = 0;
 
  private:
+  void update_device(Device device);
+
   NamedTensors parameters_;
   std::vector<std::string> parts_;
   std::vector<std::vector<Tensor>> states_;  // [parameter][part]

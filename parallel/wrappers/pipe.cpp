@@ -194,7 +194,8 @@ double Pipe::backward(const PipeInput& input, const Tensor& target, Tensor* outp
 
 void Pipe::step() {
   tied_.sum_gradients();
-  optimizer().step();
+  optimizer().step(
+      [this](const Optimizer::UpdateDevice& update) { ranks_->run([&](Rank& rank) { update(rank.device); }); });
   tied_.copy_values();
   has_stepped_ = true;
 }

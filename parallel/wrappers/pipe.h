@@ -92,7 +92,7 @@ class Pipe {
   /// sample. A parameter's gradient hook is called on its rank, after each micro-batch. Throws UsageError for tensors
   /// of other shapes or types, and if zero_grad() was not called after the last step().
   double backward(const PipeInput& input, const Tensor& target, Tensor* output = nullptr);
-  /// The optimizer's step, on the calling thread. The gradients of tied weights are added before.
+  /// The optimizer's step: each rank updates its layers. The gradients of tied weights are added before.
   void step();
   /// Clears all gradients. Without a step before, the next batch is again the first one of the step.
   void zero_grad();
