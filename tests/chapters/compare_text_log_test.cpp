@@ -44,6 +44,7 @@ TEST_F(CompareTextLog, OfOtherFrameworks) {
   expect_two_epochs("Files already downloaded\n\n" + kFirst + "\nstep 100, loss 1.9\nEpoch: 2 begins\n" + kSecond +
                     "\n");
   expect_two_epochs(kFirst + "\n" + kSecond);
+  expect_two_epochs("Epoch: 1, Loss: 2.3, time cost: 9s\nEpoch: 2, Loss: 1.5, time cost: 2s, 9 img/s\n");
   expect_two_epochs("\xEF\xBB\xBF" + kFirst + "\r\n" + kSecond + "\r\n");
   expect_two_epochs("\r\033[KEpoch 1 [==  ] 50%\r\033[K" + kFirst + "\n\r\033[KEpoch 2 [=\r\033[1;32m" + kSecond +
                     "\033[0m\n");

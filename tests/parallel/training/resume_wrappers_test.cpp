@@ -85,6 +85,23 @@ void train_distributed(const RunOptions& options, const TrainTest& data, int ran
   });
 }
 
+/// Two replicas, which clip the norm of the gradients of all ranks.
+void train_mesh(const RunOptions& options, const TrainTest& data, int stages) {
+  const MeshSizes sizes{.data = 2, .pipeline = stages};
+  launch({.ranks = sizes.ranks()}, [&](Rank& rank) {
+    const auto make = [](const LayerFactory&) { return small_classifier(); };
+    MeshPipe pipe(rank.comm, sizes, make, {.chunks = 2, .optimizer = adam()});
+    Run run(options, rank.comm, pipe.role());
+    pipe.place({kBatch, 3, 32, 32});
+    pipe.optimizer().clip_norm(0.01);
+    run.set_up_checkpoints(data, pipe.layers(), pipe.optimizer());
+    Loader loader(data.train, {.batch_size = kBatch});
+    run_epochs(run, loader, [&](const Batch& batch) {
+      return pipe.train_step(model_input(batch.inputs), batch.targets) / static_cast<double>(kBatch);
+    });
+  });
+}
+
 /// A training of three epochs that stops after the first one, and goes on with `resumed_ranks`, ends with the bytes of
 /// one that does not stop.
 void expect_resumes(const Train& train, int ranks, int resumed_ranks) {
@@ -161,6 +178,7 @@ TEST(ResumedWrappers, PipeGoesOnWithAnyNumberOfRanks) {
   expect_resumes(train_pipe, 3, 1);
 }
 TEST(ResumedWrappers, DataParallelGoesOn) { expect_resumes(train_data_parallel, 2, 2); }
+TEST(ResumedWrappers, MeshPipeGoesOnWithOtherStages) { expect_resumes(train_mesh, 1, 2); }
 TEST(ResumedWrappers, DistributedDataParallelGoesOn) { expect_resumes(train_distributed, 2, 2); }
 
 }  // namespace
