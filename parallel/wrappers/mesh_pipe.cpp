@@ -65,7 +65,8 @@ void MeshPipe::place(const PipeInput& example) {
   std::vector<Shape> entering;
   Shape shape = sample_;
   std::map<int, Stage> running;
-  const auto stages = skipping_stages(*model_, split_, sample_);  // throws before anything is allocated
+  static_cast<void>(model_->output_shape(sample_));  // throws before anything is allocated
+  const auto stages = skipping_stages(*model_, split_, sample_);
   layers_->materialize(settings_.seed, world_.device());
   for (std::size_t s = 0; s < stages.size(); ++s) {
     entering.push_back(std::exchange(shape, stages[s]->output_shape(shape)));

@@ -136,6 +136,9 @@ TEST(MeshPipe, SaysWhatIsWrong) {
   }));
   EXPECT_TRUE(fails_with<UsageError>(
       {"call place(shape) first"}, [&] { on_mesh({.data = 2}, settings, [](MeshPipe& pipe) { pipe.optimizer(); }); }));
+  EXPECT_TRUE(fails_with<Error>({"layer 'up1'", "[1, 5]"}, [&] {
+    on_mesh({.pipeline = 2}, settings, [](MeshPipe& pipe) { pipe.place({7, 5}); });
+  }));
   EXPECT_TRUE(fails_with<UsageError>({"to clip their norm", "clip_norm before Run::set_up_checkpoints"}, [&] {
     on_mesh({.pipeline = 2}, settings, [&](MeshPipe& pipe) {
       pipe.place(task.x.shape());
