@@ -179,7 +179,7 @@ void train_remotely(const Settings& settings) {
       const EpochResult result = train_with(master, settings, data, splits);
       first = first > 0 ? first : result.seconds;
       print_line(fmt::format("  {:>6} {:>10.2f} {:>10.1f} {:>8.2f} {:>8.4f} {:>8.6f}", splits, result.seconds,
-                             result.images_per_second, first / result.seconds, result.test_accuracy, result.loss));
+                             result.images_per_second, first / result.seconds, *result.test_accuracy, result.loss));
       if (!settings.run.out.empty()) {
         print_line("Results: " + printable(settings.run.out) +
                    " (config.json, metrics.jsonl and weights.safetensors; --form remote writes no trace and no "
