@@ -270,7 +270,7 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kInterleaved, with({"--schedule", std::string(300, 'x')}), {"xxx", "unknown schedule", "or a file"});
   expect_refused(kGpipe, {"--smoke", "--split", "5,6"}, {"5,6", "12 layers in all, got 11"});
   expect_refused(kGpipe, {"--smoke", "--split", "4,4,4"}, {"4,4,4", "expected 2 stages", "got 3"});
-  expect_refused(kGpipe, with({"--link", "pcie4"}), {"--link pcie4", "--clock virtual"});
+  expect_refused(kGpipe, with({"--link", "pcie4"}), {"--link: the wall clock", "--clock virtual"});
   expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is not a link", "ethernet100"});
   expect_refused(kGpipe, with({"--clock", "virtual", "--threads", "2"}), {"--threads 2", "one core"});
   expect_refused(kGpipe, with({"--timeout", "0"}), {"--timeout", "got '0'"});
