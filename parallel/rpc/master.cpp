@@ -86,6 +86,7 @@ Master::PreparedCall Master::prepare(const rpc::Callee& callee, const std::vecto
     }
   }
   call.command.no_grad = !grad_enabled();
+  call.command.position = BatchScope::current();
   if (grad_enabled() && !contexts_.empty()) {
     call.command.context = contexts_.back()->id_;
     call.command.needs_grad = contexts_.back()->record(call.result, arguments);

@@ -18,7 +18,8 @@
 /// Arguments are bool, integers, floating-point numbers, texts, tensors, of which the worker gets a copy, and
 /// references, whose values the worker uses itself. A call does not wait for the worker. Workers do their commands in
 /// order, so two workers that are called in turn for several micro-batches form a pipeline. A value that one worker
-/// needs from another goes there directly. A call under the master's NoGrad records nothing on the worker either.
+/// needs from another goes there directly. A call under the master's NoGrad records nothing on the worker either, and
+/// one within its BatchScope draws there the random numbers of those samples (nn/batch_position.h).
 ///
 /// Errors: what a call throws on a worker is kept in place of its result, and thrown as RemoteError where a value is
 /// waited for; the worker goes on. A rank that dies, or shows no sign of life for the timeout of the world, ends all

@@ -10,6 +10,10 @@
 namespace stagecoach::rpc {
 namespace {
 
+// What a command's byte of flags says.
+constexpr std::uint8_t kNoGrad = 1;
+constexpr std::uint8_t kHasPosition = 2;
+
 class Writer {
  public:
   Packed packed;
@@ -68,7 +72,11 @@ class Writer {
   }
   void put(const Command& command) {
     raw(command.task);
-    put(command.no_grad);
+    raw(static_cast<std::uint8_t>((command.no_grad ? kNoGrad : 0) | (command.position ? kHasPosition : 0)));
+    if (command.position) {
+      number(static_cast<std::uint64_t>(command.position->step));
+      number(static_cast<std::uint64_t>(command.position->first));
+    }
     for (const Id each : {Id{command.peer}, command.result, command.of, command.context}) {
       number(static_cast<std::uint64_t>(each));
     }
@@ -186,7 +194,12 @@ class Reader {
   Command command() {
     Command command;
     command.task = static_cast<Task>(byte(static_cast<std::uint8_t>(Task::shut_down)));
-    command.no_grad = flag();
+    const std::uint8_t flags = byte(kNoGrad | kHasPosition);
+    command.no_grad = (flags & kNoGrad) != 0;
+    if ((flags & kHasPosition) != 0) {
+      const auto step = number_as<std::int64_t>();
+      command.position = BatchPosition{step, number_as<std::int64_t>()};
+    }
     command.peer = number_as<int>();
     command.result = number_as<Id>();
     command.of = number_as<Id>();

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/tensor.h"
+#include "nn/batch_position.h"
 #include "parallel/rpc/value.h"
 
 namespace stagecoach::rpc {
@@ -40,7 +42,8 @@ enum class Task : std::uint8_t {
 
 struct Command {
   Task task = Task::shut_down;
-  bool no_grad = false;  ///< of a call: records nothing
+  bool no_grad = false;                        ///< of a call: records nothing
+  std::optional<BatchPosition> position = {};  ///< of a call: that of the samples that it computes with, if it is known
   int peer = 0;
   Id result = 0;
   Id of = 0;

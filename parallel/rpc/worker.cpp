@@ -79,6 +79,7 @@ class Worker {
       if (command.no_grad) {
         no_grad.emplace();
       }
+      const BatchScope position(command.position);
       Value returned = callable({endpoint_.device(), arguments, object ? &*object : nullptr});
       for_each_tensor(returned, [&](const Tensor& tensor) {
         STAGECOACH_CHECK(tensor.device() == endpoint_.device(),

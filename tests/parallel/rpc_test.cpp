@@ -12,7 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "core/autograd/grad_mode.h"
 #include "core/ops.h"
+#include "nn/batch_position.h"
 #include "nn/layers.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/rpc/distributed_autograd.h"
@@ -72,6 +74,10 @@ RemoteTable small_table() {
   table.add_function("sum", [](const Tensor& a, const Tensor& b) { return add(a, b); });
   table.add_function("scaled", [](const Tensor& x, double factor) { return scale(x, factor); });
   table.add_function("zeros", [](Device device, int rows) { return Tensor::zeros({rows}, DType::float32, device); });
+  table.add_function("position", [] {
+    const BatchPosition position = BatchScope::current().value_or(BatchPosition{-1, -1});
+    return fmt::format("{} {}", position.step, position.first);
+  });
   table.add_function("fail", []() -> Tensor { throw Error("the function has failed"); });
   table.add_function("on another device", [] { return Tensor::zeros({2}, DType::float32, Device{}); });
   table.add_function("sleep", [] {
@@ -138,6 +144,18 @@ TEST(RpcCalls, TakeAndReturnValuesOfTheirTypes) {
   });
 }
 
+// So that dropout does not depend on which worker a layer is on.
+TEST(RpcCalls, KnowWhichSamplesTheyAreAbout) {
+  with_workers([](Master& master) {
+    const auto position = [&] { return master.rpc_sync<std::string>(1, "position"); };
+    EXPECT_EQ(position(), "-1 -1");
+    const BatchScope scope(BatchPosition{3, 300});
+    EXPECT_EQ(position(), "3 300");
+    const NoGrad no_grad;
+    EXPECT_EQ(position(), "3 300");
+  });
+}
+
 TEST(RpcCalls, WithWrongArgumentsSayWhichIsExpected) {
   with_workers([](Master& master) {
     const Tensor x = Tensor::zeros({2});
@@ -184,12 +202,13 @@ TEST(RpcCalls, ThatFailLeaveTheWorkerAlive) {
     const std::string rank = fmt::format("rank {}: ", last);
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "call of 'fail': the function has failed"},
                                         [&] { master.rpc_sync(last, "fail"); }));
-    EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(),
-                                         "no function or class is named 'none': expected one of [Counter, broken, "
-                                         "count, elsewhere, fail, linear, no optimizer, nothing, null, on another "
-                                         "device, scaled, sgd, sgd with, sleep, sleep for seconds, sum, zeros]; add it "
-                                         "to the table that all ranks build"},
-                                        [&] { master.rpc_sync(last, "none"); }));
+    EXPECT_TRUE(fails_with<RemoteError>(
+        {rank.c_str(),
+         "no function or class is named 'none': expected one of [Counter, broken, "
+         "count, elsewhere, fail, linear, no optimizer, nothing, null, on another "
+         "device, position, scaled, sgd, sgd with, sleep, sleep for seconds, sum, zeros]; add it "
+         "to the table that all ranks build"},
+        [&] { master.rpc_sync(last, "none"); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "call of 'broken': it cannot be made"},
                                         [&] { master.remote(last, "broken").confirm(); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "call of 'broken'"}, [&] {
