@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <string_view>
+#include <utility>
 
 namespace stagecoach {
 namespace {
@@ -18,6 +19,11 @@ constexpr Renamed kRenamed[] = {
     {".shortcut.bn.", ".downsample.1."},
 };
 constexpr Renamed kPositions = {"patch_embed.pos_embed", "pos_embed"};  // ours [T, C], theirs [1, T, C]
+
+// Of gpt; only a head that is tied has no bias.
+constexpr const char* kEmbedding = "transformer.wte.weight";
+constexpr const char* kHead = "lm_head.weight";
+constexpr const char* kHeadBias = "lm_head.bias";
 
 constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};  // of DistributedDataParallel, of torch.compile
 constexpr std::string_view kNotOurs[] = {".num_batches_tracked", ".attn.bias", ".attn.masked_bias"};
@@ -46,14 +52,24 @@ std::string with_part_replaced(std::string name, std::string_view Renamed::*from
 
 }  // namespace
 
+std::string our_name(const std::string& given, const std::set<std::string>& ours) {
+  const std::string name = ours.contains(given) ? given : without_wrappers(given);
+  const std::string renamed = with_part_replaced(name, &Renamed::theirs, &Renamed::ours);
+  return ours.contains(name) ? name : ours.contains(renamed) ? renamed : given;
+}
+
+std::string tied_name(const std::string& name, const std::set<std::string>& ours) {
+  const bool is_tied = ours.contains(kHead) && !ours.contains(kHeadBias);
+  return !is_tied ? "" : name == kHead ? kEmbedding : name == kEmbedding ? kHead : "";
+}
+
 NamedTensors with_our_names(const NamedTensors& tensors, const NamedTensors& ours) {
+  std::set<std::string> names;
+  std::transform(ours.begin(), ours.end(), std::inserter(names, names.end()), [](const auto& n) { return n.first; });
   const std::map<std::string, Tensor> known(ours.begin(), ours.end());
   NamedTensors renamed;
   for (const auto& [given, tensor] : tensors) {
-    std::string name = known.contains(given) ? given : without_wrappers(given);
-    if (!known.contains(name)) {
-      name = with_part_replaced(name, &Renamed::theirs, &Renamed::ours);
-    }
+    const std::string name = our_name(given, names);
     const auto found = known.find(name);
     const bool is_needless = std::any_of(std::begin(kNotOurs), std::end(kNotOurs),
                                          [&](std::string_view end) { return std::string_view(name).ends_with(end); });
@@ -62,6 +78,14 @@ NamedTensors with_our_names(const NamedTensors& tensors, const NamedTensors& our
       renamed.emplace_back(name, name == kPositions.ours && has_batch ? tensor.reshape(found->second.shape()) : tensor);
     } else if (!is_needless) {
       renamed.emplace_back(given, tensor);
+    }
+  }
+  const auto has = [&](const std::string& name) {
+    return std::any_of(renamed.begin(), renamed.end(), [&](const auto& named) { return named.first == name; });
+  };
+  for (std::size_t i = 0; i < renamed.size(); ++i) {
+    if (const std::string tied = tied_name(renamed[i].first, names); !tied.empty() && !has(tied)) {
+      renamed.emplace_back(tied, renamed[i].second);
     }
   }
   return renamed;

@@ -143,7 +143,15 @@ Model make_gpt(const ModelSettings& settings) {
     add<TransformerBlock>(model, name, width, heads, layers, block_settings);
   }
   model->add("transformer.ln_f", layers.token_norm(width));
-  model->add("lm_head", layers.classifier(width, settings.classes, Cut::none, gpt2_init(kDeviation)));
+  if (settings.tie_head) {
+    throw_if<UsageError>(
+        layers.cuts_classes(),
+        "model gpt: the embedding, to which `tie_head` ties the head, is not cut by classes; leave out "
+        "`tie_head`, or use `ClassParallel::no`");
+    add<Linear>(model, "lm_head", width, settings.classes, gpt2_init(kDeviation), Bias::no);
+  } else {
+    model->add("lm_head", layers.classifier(width, settings.classes, Cut::none, gpt2_init(kDeviation)));
+  }
   return model;
 }
 
@@ -242,6 +250,8 @@ Model make_model(const std::string& name, const ModelSettings& settings) {
   throw_if<UsageError>(settings.dropout != 0 && name != "gpt",
                        "model {}: expected no `dropout`, which only gpt has, got {}; leave out `dropout`", name,
                        settings.dropout);
+  throw_if<UsageError>(settings.tie_head && name != "gpt",
+                       "model {}: only gpt has an embedding to tie its head to; leave out `tie_head`", name);
   require_sizes(name, settings.sizes);
   ModelSettings filled = settings;
   filled.sizes = with_defaults(settings.sizes, entry.sizes);

@@ -19,10 +19,11 @@
 /// "Better plain ViT baselines for ImageNet-1k", 2022). There is no dropout.
 ///
 /// `gpt` is GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019) with bytes for tokens:
-/// embeddings of tokens and positions, 4 of the same blocks with the causal mask, a last layer norm, and a linear head
-/// of its own, which gives logits for the token after each: [N, context] to [N, context, classes]. Dropout comes after
-/// the embedding and before each addition. First weights are normal with deviation 0.02, divided by sqrt(2 depth) in
-/// front of additions; biases are 0. Parameters have nanoGPT's names, and lm_head has a bias.
+/// embeddings of tokens and positions, 4 of the same blocks with the causal mask, a last layer norm, and a linear head,
+/// which gives logits for the token after each: [N, context] to [N, context, classes]. Dropout comes after the
+/// embedding and before each addition. First weights are normal with deviation 0.02, divided by sqrt(2 depth) in front
+/// of additions; biases are 0. Parameters have nanoGPT's names. The head has weights of its own and a bias, or, tied to
+/// the embedding as GPT-2's, a copy of its weights and no bias.
 ///
 /// `mlp` shrinks the images to 8 x 8 by max pooling, so that its first layer costs about as much as each of the 8
 /// equal hidden layers after it, 256 wide with relu.
@@ -33,6 +34,7 @@
 
 #include "nn/layer_factory.h"
 #include "nn/sequential.h"
+#include "nn/tied_weights.h"
 
 namespace stagecoach {
 
@@ -50,6 +52,7 @@ struct ModelSettings {
   std::int64_t image_size = 32;  ///< height and width of the images; toy and gpt have none
   ModelSizes sizes = {};
   double dropout = 0;      ///< probability, in 0 … 1 without 1; only gpt has dropout
+  bool tie_head = false;   ///< gpt's head has no bias, and a program keeps its weights those of tied_head()
   std::uint64_t seed = 0;  ///< of the dropout
   /// Makes the layers that tensor parallelism can cut; null makes them whole. resnet18 and resnet50 have none.
   std::shared_ptr<const LayerFactory> layers = {};
@@ -60,6 +63,9 @@ std::vector<std::string> model_names();
 /// Returns a new model, without memory. Throws UsageError for an unknown name (listing the known ones), for settings
 /// that the model does not support, and for a softmax head on toy, which predicts numbers, not classes.
 std::shared_ptr<Sequential> make_model(const std::string& name, const ModelSettings& settings = {});
+
+/// Returns the parameters that a program keeps equal in a model with `tie_head`.
+inline TiedWeights::Names tied_head() { return {{"transformer.wte.weight", "lm_head.weight"}}; }
 
 /// Returns the default sizes of a model: 0 where its layers are fixed.
 ModelSizes default_sizes(const std::string& name);

@@ -8,7 +8,14 @@
 
 namespace stagecoach {
 
-void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std::string& what) {
+namespace {
+
+/// Returns "float32[64, 10]": a file has no device.
+std::string type_of(const Tensor& tensor) { return name_of(tensor.dtype()) + to_string(tensor.shape()); }
+
+}  // namespace
+
+void require_matching(const NamedTensors& from, const NamedTensors& into, const std::string& what) {
   std::vector<std::string> faults;
   std::map<std::string, Tensor> given;
   for (const auto& [name, tensor] : from) {
@@ -16,26 +23,28 @@ void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std:
       faults.push_back(fmt::format("duplicate: {}", name));
     }
   }
-  std::vector<std::pair<Tensor, Tensor>> copies;
   for (const auto& [name, target] : into) {
     const auto found = given.find(name);
     if (found == given.end()) {
-      faults.push_back(fmt::format("missing: {} {}", name, describe(target)));
+      faults.push_back(fmt::format("missing: {} {}", name, type_of(target)));
       continue;
     }
-    const Tensor source = found->second;
-    given.erase(found);
-    if (source.shape() != target.shape() || source.dtype() != target.dtype()) {
-      faults.push_back(fmt::format("differs: {}: expected {}, got {}", name, describe(target), describe(source)));
+    if (type_of(found->second) != type_of(target)) {
+      faults.push_back(fmt::format("differs: {}: expected {}, got {}", name, type_of(target), type_of(found->second)));
     }
-    copies.emplace_back(source, target);
+    given.erase(found);
   }
   for (const auto& [name, tensor] : given) {
-    faults.push_back(fmt::format("unexpected: {} {}", name, describe(tensor)));
+    faults.push_back(fmt::format("unexpected: {} {}", name, type_of(tensor)));
   }
   throw_if<DataError>(!faults.empty(), "{} does not match, nothing was changed: {}", what, fmt::join(faults, "; "));
-  for (auto& [source, target] : copies) {
-    target.copy_from(source);
+}
+
+void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std::string& what) {
+  require_matching(from, into, what);
+  const std::map<std::string, Tensor> given(from.begin(), from.end());
+  for (const auto& [name, target] : into) {
+    Tensor(target).copy_from(given.at(name));
   }
 }
 

@@ -43,6 +43,11 @@ void Optimizer::clip_norm(double max_norm) {
   max_norm_ = max_norm;
 }
 
+void Optimizer::tie(std::function<void()> sum_gradients, std::function<void()> copy_values) {
+  sum_gradients_ = std::move(sum_gradients);
+  copy_values_ = std::move(copy_values);
+}
+
 void Optimizer::step() {
   std::set<Device> devices{steps_done_.device()};
   for (const auto& [name, parameter] : parameters_) {
@@ -53,10 +58,12 @@ void Optimizer::step() {
 
 void Optimizer::step(const std::function<void(const UpdateDevice& update)>& run) {
   const NoGrad no_grad;
+  sum_gradients_();
   if (clips()) {
     clip_grad_norm(parameters_, max_norm_, sums_);
   }
   run([this](Device device) { update_device(device); });
+  copy_values_();
 }
 
 void Optimizer::update_device(Device device) {

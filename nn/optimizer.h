@@ -23,7 +23,7 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Clips the gradients, if clip_norm() was called. Then updates each parameter that has a gradient, in order, and
-  /// leaves the others and their state unchanged.
+  /// leaves the others and their state unchanged. See also tie().
   void step();
   /// The same for parameters on several devices, where `run` calls the function that it is given once per device,
   /// perhaps on several threads: it updates the parameters of that device.
@@ -58,6 +58,9 @@ class Optimizer {
   void count_samples_with(std::function<std::int64_t()> count) { count_samples_ = std::move(count); }
   /// Returns that number; 0 if nobody counts.
   std::int64_t samples_since_step() const { return count_samples_ ? count_samples_() : 0; }
+  /// From now on step() begins with `sum_gradients` and ends with `copy_values`, for parameters that stay the same as
+  /// others, which are not this optimizer's (nn/tied_weights.h).
+  void tie(std::function<void()> sum_gradients, std::function<void()> copy_values);
   /// From now on weight decay applies to parameters of two or more dimensions only: not to biases, nor to the weights
   /// of norms.
   void decay_weights_only() { decays_all_ = false; }
@@ -81,6 +84,8 @@ class Optimizer {
   double max_norm_ = 0;                      // 0: gradients are not clipped
   SumsOfSquares sums_;                       // of a model on several ranks
   std::function<std::int64_t()> count_samples_;
+  std::function<void()> sum_gradients_ = [] {};  // of tied parameters
+  std::function<void()> copy_values_ = [] {};
   bool decays_all_ = true;
 };
 

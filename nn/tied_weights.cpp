@@ -63,4 +63,8 @@ void TiedWeights::copy_values() {
   }
 }
 
+void tie(Optimizer& optimizer, TiedWeights tied) {
+  optimizer.tie([tied]() mutable { tied.sum_gradients(); }, [tied]() mutable { tied.copy_values(); });
+}
+
 }  // namespace stagecoach

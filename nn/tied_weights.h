@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nn/named_tensors.h"
+#include "nn/optimizer.h"
 
 namespace stagecoach {
 
@@ -22,8 +23,9 @@ namespace stagecoach {
 ///     optimizer.step();
 ///     tied.copy_values();
 ///
-/// So the gradient is (sum of the first's) + (sum of the copy's) wherever the parameters are. (Megatron-LM adds them by
-/// an all-reduce of the first and the last stage.)
+/// or, once, tie(optimizer, tied): its steps then do all three. So the gradient is (sum of the first's) + (sum of the
+/// copy's) wherever the parameters are: parallel/pipeline/tied_ranks.h is for pairs of which each is on a rank of its
+/// own.
 class TiedWeights {
  public:
   /// The names of the first parameter and of its copy.
@@ -48,5 +50,8 @@ class TiedWeights {
   };
   std::vector<Pair> pairs_;
 };
+
+/// Has each step of `optimizer` begin with sum_gradients and end with copy_values.
+void tie(Optimizer& optimizer, TiedWeights tied);
 
 }  // namespace stagecoach

@@ -10,7 +10,6 @@
 
 #include "core/base/throw_if.h"
 #include "nn/foreign_names.h"
-#include "nn/safetensors.h"
 #include "nn/weights_index.h"
 
 namespace stagecoach {
@@ -39,36 +38,49 @@ bool remove_below(const std::string& prefix, NamedTensors& tensors) {
 }
 
 /// Returns the tensors of all files of an index.
-NamedTensors load_indexed(const fs::path& index) {
+TensorFile load_indexed(const fs::path& index, const KeepTensor& keep) {
   const WeightFiles files = read_weights_index(index);
   std::set<std::string> different;
   for (const auto& [name, file] : files) {
     different.insert(file);
   }
-  NamedTensors all;
+  TensorFile all;
   for (const std::string& file : different) {
     const auto is_here = [&](const std::string& name) {
       const auto found = files.find(name);
       return found != files.end() && found->second == file;
     };
-    TensorFile part = load_tensors((index.parent_path() / file).string(), is_here);
-    std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(all));
+    TensorFile part = load_tensors((index.parent_path() / file).string(),
+                                   [&](const std::string& name) { return is_here(name) && keep(name); });
+    std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(all.tensors));
+    std::copy_if(part.contents.begin(), part.contents.end(), std::back_inserter(all.contents),
+                 [&](const TensorInfo& info) { return is_here(info.name); });
   }
-  throw_if<DataError>(all.size() != files.size(),
+  throw_if<DataError>(all.contents.size() != files.size(),
                       "{}: its files have {} of the {} weights that it lists; download them "
                       "again",
-                      index.string(), all.size(), files.size());
+                      index.string(), all.contents.size(), files.size());
   return all;
 }
 
 /// Returns the tensors of a file, of an index, or of a folder with either.
-NamedTensors load_all(const fs::path& path) {
+TensorFile load_file(const fs::path& path, const KeepTensor& keep) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     const bool has_index = fs::exists(path / kIndexName, error);
-    return load_all(path / (has_index ? kIndexName : "model.safetensors"));
+    return load_file(path / (has_index ? kIndexName : "model.safetensors"), keep);
   }
-  return is_weights_index(path) ? load_indexed(path) : load_tensors(path.string()).tensors;
+  return is_weights_index(path) ? load_indexed(path, keep) : load_tensors(path.string(), keep);
+}
+
+/// Returns the tensors of a file, widened, without elements.
+NamedTensors outline_of(const std::vector<TensorInfo>& contents) {
+  NamedTensors outline;
+  for (const TensorInfo& info : contents) {
+    const DType type = info.dtype == DType::float16 ? DType::float32 : info.dtype;
+    outline.emplace_back(info.name, Tensor::empty(info.shape, type, Device{DeviceType::meta}));
+  }
+  return outline;
 }
 
 }  // namespace
@@ -106,16 +118,40 @@ void save_sharded_weights(const std::string& folder, const std::vector<NamedTens
   write_weights_index(index, files, bytes);
 }
 
-void load_weights(const std::string& path, Module& module, const LoadSettings& settings) {
-  NamedTensors ours = weights_of(module);
-  NamedTensors tensors = with_our_names(load_all(path), ours);
+NamedTensors load_weights_of(const std::string& path, const NamedTensors& model, const KeepTensor& keep,
+                             const LoadSettings& settings) {
+  NamedTensors expected = model;
+  for (const std::string& prefix : settings.keep) {
+    throw_if<UsageError>(!remove_below(prefix, expected), "`keep`: no weight of the model begins with '{}'", prefix);
+  }
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : model) {
+    names.insert(name);
+  }
+  const auto is_kept = [&](const std::string& name) { return names.contains(name) && keep(name); };
+  const TensorFile file = load_file(path, [&](const std::string& given) {
+    return is_kept(our_name(given, names)) || is_kept(tied_name(our_name(given, names), names));
+  });
+  NamedTensors found = with_our_names(outline_of(file.contents), model);
+  NamedTensors tensors = with_our_names(file.tensors, model);
+  for (const std::string& prefix : settings.keep) {
+    remove_below(prefix, found);
+    remove_below(prefix, tensors);
+  }
+  require_matching(found, expected, "'" + path + "'");
+  std::erase_if(tensors, [&](const auto& named) { return !keep(named.first); });
   for (auto& [name, tensor] : tensors) {
     tensor = widened(tensor);
   }
+  return tensors;
+}
+
+void load_weights(const std::string& path, Module& module, const LoadSettings& settings) {
+  NamedTensors ours = weights_of(module);
+  const NamedTensors tensors = load_weights_of(
+      path, ours, [](const std::string&) { return true; }, settings);
   for (const std::string& prefix : settings.keep) {
-    throw_if<UsageError>(!remove_below(prefix, ours), "load_weights: keep: no weight of the model begins with '{}'",
-                         prefix);
-    remove_below(prefix, tensors);
+    remove_below(prefix, ours);
   }
   copy_by_name(tensors, ours, "'" + path + "'");
 }

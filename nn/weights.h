@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/module.h"
+#include "nn/safetensors.h"
 
 namespace stagecoach {
 
@@ -34,5 +35,11 @@ struct LoadSettings {
 /// half precision (F16, BF16) are widened. If a name is missing or extra, or a shape or type differs, changes nothing
 /// and throws DataError that lists each mismatch. Throws UsageError for a `keep` with which no weight begins.
 void load_weights(const std::string& path, Module& module, const LoadSettings& settings = {});
+
+/// Returns the weights that a file has for `model`, of which only names, shapes and types count, so that it may be on
+/// Device meta: those that `keep` accepts by our names, such as the ones of a rank's layers. The others are not held in
+/// memory, but must fit, too. Throws as load_weights() does.
+NamedTensors load_weights_of(const std::string& path, const NamedTensors& model, const KeepTensor& keep,
+                             const LoadSettings& settings = {});
 
 }  // namespace stagecoach

@@ -100,7 +100,7 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   optimizer_ = &optimizer;
   learning_rate_ = optimizer.learning_rate();
   if (optimizer.clips()) {
-    optimizer.sum_squares_with(sums_over_ranks(comm_, role_, model));
+    optimizer.sum_squares_with(sums_over_ranks(comm_, role_, model, optimizer));
   }
   folder_.lock();
   folder_.set_data(data);

@@ -39,7 +39,8 @@ std::vector<double> joined_sums(const NamedTensors& gradients, const NamedSlices
 
 }  // namespace
 
-SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Module& model) {
+SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Module& model,
+                              const Optimizer& optimizer) {
   const LayerRanks& layers = role.layers;
   const bool is_whole = std::all_of(layers.begin(), layers.end(),
                                     [&](const auto& layer) { return layer.second == layers.front().second; });
@@ -47,7 +48,7 @@ SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Mo
     return {};
   }
   const bool is_owner = role.replica_of.value_or(comm.rank()) == comm.rank();  // replicas have the same gradients
-  const NamedTensors parameters = model.named_parameters();
+  const NamedTensors& parameters = optimizer.parameters();
   std::vector<double> counts;
   for (const auto& layer : layers) {
     const auto belongs = [&](const auto& parameter) { return layer_of(layers, parameter.first) == &layer; };

@@ -11,7 +11,9 @@ namespace stagecoach {
 /// Returns what sums the squares of the gradients of all ranks, each parameter's once and in the order of the whole
 /// model, so that the norm has the bits of one device. Empty if each rank that updates weights has the whole model.
 /// Slices of a gradient are joined first: the blocks of its sum are those of the whole parameter, and cross slices.
-/// `model` is the rank's own. All ranks call this function together, and then its result for each update.
-SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Module& model);
+/// `model` and `optimizer`, whose parameters count, are the rank's own. All ranks call this function together, and then
+/// its result for each update.
+SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Module& model,
+                              const Optimizer& optimizer);
 
 }  // namespace stagecoach

@@ -95,8 +95,9 @@ void Pipe::place(const PipeInput& example) {
       stage->materialize(settings_.seed, rank.device);
     }
   });
-  tied_ = TiedWeights(model_->named_parameters(), settings_.tied);
-  optimizer_ = settings_.optimizer(tied_.without_copies(model_->named_parameters()));
+  const TiedWeights tied(model_->named_parameters(), settings_.tied);
+  optimizer_ = settings_.optimizer(tied.without_copies(model_->named_parameters()));
+  tie(*optimizer_, tied);
   optimizer_->set_learning_rate(learning_rate_);
   optimizer_->count_samples_with(
       [next = next_, optimizer = optimizer_.get()] { return next->step == optimizer->steps_done() ? next->first : 0; });
@@ -193,10 +194,8 @@ double Pipe::backward(const PipeInput& input, const Tensor& target, Tensor* outp
 }
 
 void Pipe::step() {
-  tied_.sum_gradients();
   optimizer().step(
       [this](const Optimizer::UpdateDevice& update) { ranks_->run([&](Rank& rank) { update(rank.device); }); });
-  tied_.copy_values();
   has_stepped_ = true;
 }
 

@@ -139,9 +139,8 @@ class Pipe {
   DType input_type_ = DType::float32;
   std::vector<Shape> shapes_;                        // of each stage's input, for one sample; empty before place()
   std::vector<std::shared_ptr<Sequential>> stages_;  // share the layers of model_
-  TiedWeights tied_;
-  std::unique_ptr<Optimizer> optimizer_;                                     // null before place()
-  bool has_stepped_ = false;                                                 // with the gradients that there are
+  std::unique_ptr<Optimizer> optimizer_;             // null before place()
+  bool has_stepped_ = false;                         // with the gradients that there are
   std::shared_ptr<BatchPosition> next_ = std::make_shared<BatchPosition>();  // of the next batch to train on
   std::shared_ptr<RankPool> ranks_;  // destroyed first, unless an output still has a backward to run
 };

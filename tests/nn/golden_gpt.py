@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Writes golden_gpt.safetensors, for a small gpt, as golden_convnet.py does for the convnet.
+"""Writes golden_gpt.safetensors, for a small gpt, and golden_gpt_tied.safetensors, for one whose head is tied, as
+golden_convnet.py does for the convnet.
 
 Needs torch and safetensors; run it only to make the file again: python3 tests/nn/golden_gpt.py
 The modules have the names of nanoGPT, so they load the weights of a run:
 Gpt(depth=4, width=64, heads=4, context=64).load_state_dict(safetensors.torch.load_file("run/weights.safetensors"))
 """
+
+import functools
 
 import torch
 from torch import nn
@@ -50,9 +53,10 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Without dropout. Tokens [N, context] to logits [N context, vocabulary]."""
+    """Without dropout. Tokens [N, context] to logits [N context, vocabulary]. A tied head has the weights of the
+    embedding, and no bias."""
 
-    def __init__(self, depth=4, width=64, heads=4, context=64, vocabulary=256):
+    def __init__(self, depth=4, width=64, heads=4, context=64, vocabulary=256, tied=False):
         super().__init__()
         self.transformer = nn.ModuleDict({
             "wte": nn.Embedding(vocabulary, width),
@@ -60,7 +64,9 @@ class Gpt(nn.Module):
             "h": nn.ModuleList(Block(width, heads) for _ in range(depth)),
             "ln_f": nn.LayerNorm(width),
         })  # fmt: skip
-        self.lm_head = nn.Linear(width, vocabulary)
+        self.lm_head = nn.Linear(width, vocabulary, bias=not tied)
+        if tied:
+            self.transformer.wte.weight = self.lm_head.weight
 
     def forward(self, tokens):
         parts = self.transformer
@@ -81,4 +87,5 @@ def make_batch(samples):
 if __name__ == "__main__":
     from golden_convnet import BATCH, write_golden  # needs safetensors, and the model alone does not
 
-    write_golden(lambda: Gpt(depth=2, width=16, heads=2, context=CONTEXT), "gpt", make_batch(BATCH))
+    for tied, name in ((False, "gpt"), (True, "gpt_tied")):
+        write_golden(functools.partial(Gpt, 2, 16, 2, CONTEXT, tied=tied), name, make_batch(BATCH))

@@ -1,6 +1,6 @@
 /// @file
-/// Ten training steps of the convnet, of a small vit and of a small gpt against the same ten steps by PyTorch, which
-/// golden_convnet.py, golden_vit.py and golden_gpt.py stored.
+/// Ten training steps of the convnet, of a small vit and of a small gpt, with a head of its own or a tied one, against
+/// the same ten steps by PyTorch, which golden_convnet.py, golden_vit.py and golden_gpt.py stored.
 
 #include <gtest/gtest.h>
 
@@ -15,6 +15,7 @@
 #include "nn/models.h"
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
+#include "nn/tied_weights.h"
 #include "tests/support/devices.h"
 #include "tests/support/tensors.h"
 
@@ -37,6 +38,7 @@ struct GoldenRun {
   double gradient;
   double norm;
   double adam_norm;
+  bool tied = false;  ///< the head is
 };
 
 /// In float32, Adam's first steps turn the rounding of tiny gradients into whole steps: hence its wider norms.
@@ -51,13 +53,14 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
     for (auto& [name, parameter] : model_->named_parameters()) {
       Tensor(parameter).copy_from(typed(golden_.at("weights/" + name).to_vector<float>(), parameter.shape()));
     }
+    tied_ = TiedWeights(model_->named_parameters(), run().tied ? tied_head() : TiedWeights::Names{});
     run().sizes.context == 0 ? make_images() : make_text();
   }
 
   static Device device() { return GetParam().device; }
   static const GoldenRun& run() { return GetParam().what; }
   static std::string golden_file() {
-    return fmt::format("{}/golden_{}.safetensors", STAGECOACH_GOLDEN_DIR, run().model);
+    return fmt::format("{}/golden_{}{}.safetensors", STAGECOACH_GOLDEN_DIR, run().model, run().tied ? "_tied" : "");
   }
 
   /// `values` in the type of this run, on its device.
@@ -102,6 +105,8 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
     labels_ = test::labels_of(labels, device()).reshape(shape);
   }
 
+  NamedTensors parameters() const { return tied_.without_copies(model_->named_parameters()); }
+
   /// Trains, and compares every step.
   void compare(const std::string& name, Optimizer& optimizer, double norm_tolerance) {
     const auto losses = golden_.at(name + "/losses").to_vector<double>();
@@ -113,6 +118,7 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
       optimizer.zero_grad();
       const Tensor loss = cross_entropy(model_->forward(inputs_), labels_);
       backward(loss);
+      tied_.sum_gradients();
       worst_loss = std::max(worst_loss, std::abs(loss.item() - losses[step]));
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         const double norm = std::sqrt(sum_of_squares(parameters[i].second.grad()));
@@ -120,6 +126,7 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
         worst_norm = std::max(worst_norm, std::abs(norm - expected) / expected);
       }
       optimizer.step();
+      tied_.copy_values();
     }
     EXPECT_LE(worst_loss, run().loss);
     EXPECT_LE(worst_norm, norm_tolerance);
@@ -128,15 +135,18 @@ class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
   }
 
   std::map<std::string, Tensor> golden_;
-  std::shared_ptr<Sequential> model_ = make_model(run().model, {.classes = run().classes, .sizes = run().sizes});
+  std::shared_ptr<Sequential> model_ =
+      make_model(run().model, {.classes = run().classes, .sizes = run().sizes, .tie_head = run().tied});
+  TiedWeights tied_;
   Tensor inputs_;
   Tensor labels_;
 };
 
 TEST_P(Golden, GradientsOfTheFirstStep) {
   backward(cross_entropy(model_->forward(inputs_), labels_));
+  tied_.sum_gradients();
   double worst = 0;
-  for (const auto& [name, parameter] : model_->named_parameters()) {
+  for (const auto& [name, parameter] : parameters()) {
     const auto found = values_of(parameter.grad());
     const auto expected = values_of(golden_.at("gradients/" + name));
     double difference = 0;
@@ -152,12 +162,12 @@ TEST_P(Golden, GradientsOfTheFirstStep) {
 }
 
 TEST_P(Golden, TenStepsOfSgdWithMomentum) {
-  Sgd optimizer(model_->named_parameters(), {.learning_rate = 0.01, .momentum = 0.9});
+  Sgd optimizer(parameters(), {.learning_rate = 0.01, .momentum = 0.9});
   compare("sgd", optimizer, run().norm);
 }
 
 TEST_P(Golden, TenStepsOfAdam) {
-  Adam optimizer(model_->named_parameters(), {.learning_rate = 0.001});
+  Adam optimizer(parameters(), {.learning_rate = 0.001});
   compare("adam", optimizer, run().adam_norm);
 }
 
@@ -168,7 +178,9 @@ const GoldenRun kRuns[] = {{"convnet", {}, 10, DType::float32, 1e-5, 1e-5, 1e-5,
                            {"vit", kSmallVit, 10, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
                            {"vit", kSmallVit, 10, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12},
                            {"gpt", kSmallGpt, 256, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
-                           {"gpt", kSmallGpt, 256, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12}};
+                           {"gpt", kSmallGpt, 256, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12},
+                           {"gpt", kSmallGpt, 256, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4, true},
+                           {"gpt", kSmallGpt, 256, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12, true}};
 
 /// On every device. Emulated kernels would take hours.
 std::vector<test::On<GoldenRun>> runs() {
@@ -180,8 +192,9 @@ std::vector<test::On<GoldenRun>> runs() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Golden, testing::ValuesIn(runs()), [](const auto& tested) {
-  return fmt::format("{}_{}_{}", test::name_of(tested.param.device), tested.param.what.model,
-                     name_of(tested.param.what.dtype));
+  const GoldenRun& run = tested.param.what;
+  return fmt::format("{}_{}{}_{}", test::name_of(tested.param.device), run.model, run.tied ? "_tied" : "",
+                     name_of(run.dtype));
 });
 
 }  // namespace

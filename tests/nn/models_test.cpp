@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
@@ -137,6 +139,26 @@ TEST(Models, GptHasTheNamesOfNanoGpt) {
   EXPECT_EQ(
       std::vector<std::string>(names.end() - 4, names.end()),
       (std::vector<std::string>{"transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight", "lm_head.bias"}));
+}
+
+TEST(Models, GptWithATiedHeadHasNoBiasOfTheHead) {
+  const auto names_of = [](const ModelSettings& settings) {
+    const auto gpt = make_model("gpt", settings);
+    gpt->materialize(1, Device{DeviceType::meta});
+    std::set<std::string> names;
+    for (const auto& [name, parameter] : gpt->named_parameters()) {
+      names.insert(name);
+    }
+    return names;
+  };
+  std::set<std::string> wanted = names_of({.classes = 256, .sizes = kTinyGpt});
+  wanted.erase("lm_head.bias");
+  EXPECT_EQ(names_of({.classes = 256, .sizes = kTinyGpt, .tie_head = true}), wanted);
+  for (const auto& [first, copy] : tied_head()) {
+    EXPECT_TRUE(wanted.contains(first) && wanted.contains(copy));
+  }
+  EXPECT_TRUE(
+      fails_with<UsageError>({"model vit", "leave out `tie_head`"}, [] { make_model("vit", {.tie_head = true}); }));
 }
 
 TEST(Models, GptBeginsAsGpt2) {

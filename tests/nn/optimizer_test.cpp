@@ -7,6 +7,7 @@
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/safetensors.h"
+#include "nn/tied_weights.h"
 #include "tests/support/devices.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -50,6 +51,38 @@ class Optimizers : public OnDevices {};
 INSTANTIATE_TEST_SUITE_P(Devices, SgdSteps, testing::ValuesIn(test::devices()), test::device_name);
 INSTANTIATE_TEST_SUITE_P(Devices, AdamSteps, testing::ValuesIn(test::devices()), test::device_name);
 INSTANTIATE_TEST_SUITE_P(Devices, Optimizers, testing::ValuesIn(test::devices()), test::device_name);
+
+/// One device's side of a head that is tied to an embedding: by hand, and by an optimizer that does it in each step.
+TEST(TiedWeights, StayTheSameInEachStep) {
+  const auto train = [](bool by_optimizer) {
+    const NamedTensors all{{"first", test::random_leaf({kSize}, "first", DType::float32, {})},
+                           {"copy", test::random_leaf({kSize}, "copy", DType::float32, {})}};
+    TiedWeights tied(all, {{"first", "copy"}});
+    EXPECT_TRUE(same_bytes(all[0].second, all[1].second));
+    Sgd optimizer(tied.without_copies(all), {.learning_rate = 0.1, .momentum = 0.9});
+    optimizer.clip_norm(0.5);  // of the sum: a copy counts no second time
+    if (by_optimizer) {
+      tie(optimizer, tied);
+    }
+    for (int step = 0; step < kUpdates; ++step) {
+      for (const auto& [name, parameter] : all) {
+        Tensor(parameter).set_grad(random_tensor({kSize}, fmt::format("{} {}", name, step), DType::float32));
+      }
+      if (!by_optimizer) {
+        tied.sum_gradients();
+      }
+      optimizer.step();
+      if (!by_optimizer) {
+        tied.copy_values();
+      }
+      EXPECT_TRUE(same_bytes(all[0].second, all[1].second));
+      EXPECT_FALSE(all[1].second.grad().defined());
+      optimizer.zero_grad();
+    }
+    return all[0].second;
+  };
+  EXPECT_TRUE(same_bytes(train(true), train(false)));
+}
 
 void expect_near(const Tensor& parameter, const std::vector<double>& expected) {
   const auto values = parameter.to_vector<double>();

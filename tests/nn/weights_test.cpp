@@ -1,5 +1,7 @@
 #include "nn/weights.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "nn/layers.h"
 #include "nn/models.h"
@@ -52,6 +54,27 @@ TEST(Weights, AreTheParametersThenTheBuffers) {
   EXPECT_TRUE(file.metadata.empty());
 }
 
+// A rank reads what is its own, and sees that the file fits the whole model.
+TEST(Weights, OfAPartOfTheModelAreRead) {
+  const TemporaryFolder folder;
+  const auto saved = small_model(1, 3);
+  save_weights(folder.file("w"), *saved);
+  const auto whole = [](std::int64_t outputs) { return weights_of(*small_model(2, outputs)); };
+  const auto is_of_fc = [](const std::string& name) { return name.starts_with("fc."); };
+  const NamedTensors fc = load_weights_of(folder.file("w"), whole(3), is_of_fc);
+  ASSERT_EQ(fc.size(), 2U);
+  for (const auto& [name, tensor] : fc) {
+    const NamedTensors all = weights_of(*saved);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& named) { return named.first == name; });
+    EXPECT_TRUE(same_bytes(tensor, found->second)) << name;
+  }
+  const auto is_not_of_fc = [&](const std::string& name) { return !is_of_fc(name); };
+  EXPECT_TRUE(fails_with<DataError>({"differs: fc.weight: expected float32[2, 2], got float32[3, 2]"},
+                                    [&] { load_weights_of(folder.file("w"), whole(2), is_not_of_fc); }));
+  EXPECT_EQ(load_weights_of(folder.file("w"), whole(2), is_not_of_fc, {.keep = {"fc."}}).size(),
+            weights_of(*saved).size() - 2);
+}
+
 TEST(Weights, ThatDoNotFitAreListedAndNothingIsChanged) {
   const TemporaryFolder folder;
   const auto saved = small_model(1, 3);
@@ -61,7 +84,7 @@ TEST(Weights, ThatDoNotFitAreListedAndNothingIsChanged) {
   const auto model = small_model(2);
   const std::string path = folder.file("w");
   EXPECT_TRUE(fails_with<DataError>(
-      {path.c_str(), "differs: fc.weight: expected float32[2, 2] on cpu:0, got float32[3, 2]", "differs: fc.bias",
+      {path.c_str(), "differs: fc.weight: expected float32[2, 2], got float32[3, 2]", "differs: fc.bias",
        "missing: bn.running_mean", "missing: bn.running_var", "unexpected: odd"},
       [&] { load_weights(path, *model); }));
   const auto untouched = small_model(2);
