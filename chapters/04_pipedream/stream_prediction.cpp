@@ -80,7 +80,7 @@ PlannedStep step_of(const StreamPlan& plan, const Schedule& full, const Simulati
           .idle = simulation.idle,
           .idle_in_span = simulation.idle_in_span,
           .peak_activations = simulation.peak_activations,
-          .link_bytes = busiest_link_bytes(full, message_bytes(plan, plan.microbatch)) / steps,
+          .link_bytes = busiest_link_bytes(plan, full) / steps,
           .staleness = *std::max_element(delays.begin(), delays.end())};
 }
 
@@ -101,8 +101,9 @@ std::vector<double> print_memory(const StreamPlan& plan, const Ledger& ledger) {
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double peak = peaks[r] + rebuilt[s];
-    const double process = peak + optimizer_bytes_per_weight_byte(plan.settings.training) * weights[s] + received[r] +
-                           posted[r] + workspace[s];
+    const double optimizer_bytes =
+        optimizer_bytes_per_weight_byte(plan.settings.training) * updated_bytes(plan, static_cast<int>(r), weights[s]);
+    const double process = peak + optimizer_bytes + received[r] + posted[r] + workspace[s];
     totals.push_back(process);
     fmt::print(
         "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
@@ -150,7 +151,7 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
   Costs costs = measured_costs(plan, log);
   costs.sizes = plan.sizes;
-  const ActionSeconds seconds = log.seconds();
+  const ActionSeconds seconds = with_exchanges(plan, log.seconds());
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
                         .versions = peak_versions(plan.schedule, ledger),
@@ -167,6 +168,7 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
         prediction.predicted_idle = replayed.idle;
       }
     }
+    *prediction.predicted_idle += exchange_share(plan, *prediction.predicted_seconds);
   }
   return prediction;
 }
@@ -223,7 +225,7 @@ void explain_stream(const StreamPlan& plan) {
              fmt::join(peak_versions(plan.schedule, epoch_ledger), ", "));
   fmt::print("  delays          {} updates at most, stage by stage\n",
              fmt::join(largest_delays(plan.schedule, epoch_ledger), ", "));
-  print_messages(plan, plan.microbatch);
+  print_messages(plan);
   PlannedStep step = step_of(plan, full, epoch);
   if (measured) {
     const std::vector<double> processes = print_memory(plan, epoch_ledger);

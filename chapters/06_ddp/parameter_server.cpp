@@ -17,12 +17,11 @@ namespace {
 class ParameterServer final : public Replica {
  public:
   explicit ParameterServer(const Context& context) : Replica(context) {
-    NamedTensors variables;
     for (const auto& [name, parameter] : owns() ? parameters_ : NamedTensors{}) {
-      variables.emplace_back(name, parameter.to(host_).clone());
-      variables.back().second.set_requires_grad(true);
+      variables_.emplace_back(name, parameter.to(host_).clone());
+      variables_.back().second.set_requires_grad(true);
     }
-    optimizer_ = make_optimizer(settings_.training, std::move(variables));
+    optimizer_ = make_optimizer(settings_.training, variables_);
   }
 
   Module& model() override { return owns() ? *model_ : nothing_; }
@@ -30,7 +29,7 @@ class ParameterServer final : public Replica {
   void broadcast_weights() override {
     Replica::broadcast_weights();
     if (owns()) {
-      unflatten_into(flattened(tensors_of(parameters_)).to(host_), tensors_of(optimizer_->parameters()));
+      unflatten_into(flattened(tensors_of(parameters_)).to(host_), tensors_of(variables_));
     }
   }
 
@@ -45,7 +44,7 @@ class ParameterServer final : public Replica {
   void update() override {
     if (owns()) {
       update_owner();
-      all_.copy_from(flattened(tensors_of(optimizer_->parameters())));
+      all_.copy_from(flattened(tensors_of(variables_)));
     }
     communicate("send weights", [&] { rank_.comm.broadcast(all_, kOwner); });
     unflatten_into(all_, tensors_of(parameters_));
@@ -60,7 +59,7 @@ class ParameterServer final : public Replica {
   /// Updates the owner's weights with the sums of all ranks' gradients.
   void update_owner() {
     const Span span("optimizer", "update");
-    const std::vector<Tensor> parameters = tensors_of(optimizer_->parameters());
+    const std::vector<Tensor> parameters = tensors_of(variables_);
     const std::vector<Tensor> gradients = views_of(all_.to(host_), parameters);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       Tensor parameter = parameters[i];
@@ -72,7 +71,8 @@ class ParameterServer final : public Replica {
 
   // The tensors of a plan have no elements, but those of its host are elsewhere, too.
   const Device host_ = rank_.device.type == DeviceType::meta ? Device{DeviceType::meta, 1} : Device{};
-  Tensor all_;  // [all parameters]: the gradients, then the weights
+  NamedTensors variables_;  // of the owner: the parameters, in memory of the host
+  Tensor all_;              // [all parameters]: the gradients, then the weights
   Sequential nothing_;
 };
 

@@ -81,7 +81,7 @@ void train_on_devices(const Settings& settings) {
     return explain(settings, model, data.train, train_step);  // prints layers and clock ticks, and does not train
   }
   Run run = make_run(settings, devices);  // prints, measures and saves; losses are summed on the last device
-  model.place(settings.training.seed);
+  model.place(settings.training, data.train);
   print_text(layer_table(settings.training, model));
   const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());
   run.set_up_checkpoints(data, *model.whole, *optimizer);  // --resume: loads both; epochs() saves both to --out

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "chapters/07_one_controller/clock_ticks.h"
+#include "chapters/common/initial_weights.h"
 #include "chapters/common/plan.h"
 #include "core/autograd/backward.h"
 #include "core/base/throw_if.h"
@@ -15,6 +16,11 @@ void PlacedModel::place(std::uint64_t seed) {
   for (std::size_t s = 0; s < stages.size(); ++s) {
     stages[s]->materialize(seed, devices[s]);
   }
+}
+
+void PlacedModel::place(const TrainingSettings& training, const Dataset& data) {
+  place(training.seed);
+  load_initial_weights(training, data, *whole);
 }
 
 Tensor PlacedModel::forward(int stage, int microbatch, const Tensor& x) const {

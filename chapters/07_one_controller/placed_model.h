@@ -26,6 +26,8 @@ struct PlacedModel {
   int size() const { return static_cast<int>(stages.size()); }
   /// Gives every layer its initial weights, on the device of its stage.
   void place(std::uint64_t seed);
+  /// Does so for a training, which may begin with those of --weights.
+  void place(const TrainingSettings& training, const Dataset& data);
   /// Moves x, of a micro-batch, to a stage's device and runs the stage there; images as bytes become floats from -1 to
   /// 1 first. On asynchronous devices this only appends calls.
   Tensor forward(int stage, int microbatch, const Tensor& x) const;

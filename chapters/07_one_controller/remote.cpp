@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/07_one_controller/placed_model.h"
+#include "chapters/common/initial_weights.h"
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/run.h"
@@ -19,6 +21,7 @@
 #include "core/ops.h"
 #include "datasets/device_loader.h"
 #include "datasets/shares.h"
+#include "nn/batch_position.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
 #include "parallel/rpc/remote_sequential.h"
@@ -40,6 +43,7 @@ RemoteTable table_of(const TrainingSettings& training, const Dataset& data, cons
     table.add_class(stage_name(static_cast<int>(stage)), [&training, &data, split, stage](Device device) {
       const auto part = stages_of(*make_model_of(training, data), split)[stage];
       part->materialize(training.seed, device);
+      load_initial_weights(training, data, *part);
       return part;
     });
   }
@@ -57,14 +61,19 @@ RemoteSequential make_remote_model(Master& master) {
   return RemoteSequential(stages);
 }
 
-/// One training step. While the second worker works on a micro-batch, the first one already has the next: the calls of
-/// all micro-batches are made before any output is waited for.
+/// One training step. `position` is that of the batch, for layers that draw random numbers (--dropout). While the
+/// second worker works on a micro-batch, the first one already has the next: the calls of all micro-batches are made
+/// before any output is waited for.
 void train_step(Master& master, const RemoteSequential& model, DistributedOptimizer& optimizer, const Batch& batch,
-                int splits, EpochSums& sums) {
+                std::optional<BatchPosition> position, int splits, EpochSums& sums) {
   DistributedContext context(master);
   std::vector<Future> futures;
   for (const Tensor& images : micro_batches(batch.inputs, splits)) {
+    const BatchScope scope(position);  // which goes to the workers with the calls
     futures.push_back(model.forward(model_input(images)).fetch());
+    if (position) {
+      position->first += images.size(0);
+    }
   }
   std::vector<Tensor> outputs;
   for (Future& future : futures) {
@@ -133,7 +142,9 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
     result.clock = to_string(settings.world.clock);
     loader.start_epoch(epoch);
     for (auto batch = loader.next(); batch; batch = loader.next()) {
-      train_step(master, model, optimizer, *batch, splits, sums);
+      const BatchPosition first{(epoch - 1) * loader.batch_count() + result.steps};
+      train_step(master, model, optimizer, *batch, settings.training.dropout > 0 ? std::optional(first) : std::nullopt,
+                 splits, sums);
       ++result.steps;
     }
     measure(master, before, splits, result);

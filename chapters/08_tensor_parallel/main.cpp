@@ -90,7 +90,8 @@ void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
     require_equal_replicas(parameters, mesh.data());  // throws unless their weights are equal
     evaluate(worker.pipeline, plan, epoch, worker.test_loader, counts ? nullptr : &uncounted);
   }
-  print_sample(plan.settings, worker.pipeline, plan.schedule, mesh.pipeline(), rank.index == 0);  // --sample
+  print_sample(plan.settings, worker.pipeline, plan.schedule, mesh.pipeline(), rank.index == 0,
+               &mesh.tensor());  // --sample
 }
 
 void train(const Settings& settings) {

@@ -29,6 +29,7 @@ class DryRank {
           const std::vector<std::shared_ptr<Sequential>>& parts)
       : training_(plan.settings.training),
         plan_(plan),
+        rank_(rank),
         messages_(schedule),
         actions_(schedule.ranks[static_cast<std::size_t>(rank)]),
         lists_updates_(schedule.batch > 0),
@@ -91,10 +92,10 @@ class DryRank {
   }
 
   double update() {
-    return timed([&] {
-      optimizer_->step();
-      optimizer_->zero_grad();
-    });
+    return tied_seconds(plan_, rank_) + timed([&] {
+             optimizer_->step();
+             optimizer_->zero_grad();
+           });
   }
 
   /// Returns the tensor of a message, or of another stage of this rank.
@@ -141,6 +142,7 @@ class DryRank {
 
   const TrainingSettings& training_;
   const Plan& plan_;
+  const int rank_;
   MessageGrid<Tensor> messages_;  // that are received or to be sent, or used by another stage of this rank
   const std::vector<Action>& actions_;
   const bool lists_updates_;

@@ -72,6 +72,8 @@ std::vector<Flag> model() {
        "Bytes of a sequence of gpt (0: the model's default)"},
       {"dropout", real(&Training::dropout, 1e-6, 0.999, kOrZero), Scope::training, kAll,
        "Probability with which gpt drops an activation in training (0: it has no dropout)"},
+      {"tie-head", on_off(&Training::tie_head), Scope::training, kAll,
+       "Let the head of gpt share the weights of its embedding, as GPT-2's does"},
       {"head", word(&Training::head), Scope::training, kAll,
        "Output of the model: 'softmax' adds a softmax before the loss"},
   };
@@ -228,6 +230,11 @@ std::vector<Flag> run_and_output(const Chapter& chapter) {
   return {
       {"out", text(&Runs::out), Scope::command, kAll,
        "Folder for config, metrics, trace, weights and checkpoints (none: nothing is written)"},
+      {"weights", text(&Training::weights), Scope::command, kAll,
+       "Begin with the weights in this safetensors file or folder, under our names or PyTorch's "
+       "(docs/reference/names.md)"},
+      {"weights-except", text(&Training::weights_except), Scope::command, kAll,
+       "Layers that --weights leaves as they are, such as fc for other classes"},
       {"resume", text(&Runs::resume), Scope::command, kAll,
        "Folder of an earlier run: continue from its last checkpoint"},
       {"accept-new-data", on_off(&Runs::accept_new_data), Scope::command, kAll,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
+#include "chapters/common/initial_weights.h"
 #include "core/base/printable.h"
 #include "core/base/system.h"
 #include "core/base/throw_if.h"
@@ -203,6 +204,7 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
                          .image_size = training.image_size,
                          .sizes = sizes_of(training),
                          .dropout = training.dropout,
+                         .tie_head = training.tie_head,
                          .seed = training.seed};
   const auto make = [&](const std::string& flag) {
     try {
@@ -225,12 +227,27 @@ std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const D
   auto model = make_model_of(training, data);
   put_bug_into(*model, training);
   model->materialize(weight_seed(training, rank), device);
+  load_initial_weights(training, data, *model);
   return model;
 }
 
+TiedWeights::Names tied_names(const TrainingSettings& training) {
+  return training.tie_head ? tied_head() : TiedWeights::Names{};
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters) {
+  TiedWeights::Names here = tied_names(training);
+  const auto has = [&](const std::string& name) {
+    return std::any_of(parameters.begin(), parameters.end(), [&](const auto& named) { return named.first == name; });
+  };
+  std::erase_if(here, [&](const auto& pair) { return !has(pair.first) || !has(pair.second); });
+  const TiedWeights tied(parameters, here);
+  for (const auto& [first, copy] : tied_names(training)) {
+    std::erase_if(parameters, [&name = copy](const auto& named) { return named.first == name; });
+  }
   auto optimizer =
       make_optimizer(training.optimizer, std::move(parameters), training.lr, training.momentum, training.weight_decay);
+  tie(*optimizer, tied);
   if (training.decay == Decay::weights) {
     optimizer->decay_weights_only();
   }

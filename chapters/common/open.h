@@ -58,7 +58,10 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
 /// Returns the model of --model on the device of a rank, with its initial weights, which are the same on all ranks.
 std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device,
                                        int rank = 0);
-/// Returns the optimizer of --optimizer for `parameters`.
+/// Returns the parameters that are the same, the first and its copy: with --tie-head, the embedding and the head.
+TiedWeights::Names tied_names(const TrainingSettings& training);
+/// Returns the optimizer of --optimizer for `parameters`, without copies of tied ones. Its steps keep equal what is
+/// tied among `parameters`, which begins equal; tie_ranks() does so for a pair on two ranks.
 std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters);
 
 }  // namespace stagecoach

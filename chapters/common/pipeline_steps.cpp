@@ -3,10 +3,12 @@
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
+#include "chapters/common/initial_weights.h"
 #include "chapters/common/open.h"
 #include "chapters/common/sample.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
+#include "parallel/pipeline/tied_ranks.h"
 
 namespace stagecoach {
 namespace {
@@ -27,6 +29,7 @@ std::map<int, std::shared_ptr<Sequential>> make_stages(const Plan& plan, const D
       mine.emplace(s, part);
     }
   }
+  load_initial_weights(training, data, *joined(mine));
   return mine;
 }
 
@@ -76,7 +79,9 @@ PipelineWorker::PipelineWorker(const Plan& plan, const TrainTest& data, const Ra
       optimizer(make_optimizer(plan.settings.training, layers->named_parameters())),
       pipeline(make_pipeline(plan, stages, rank.comm, share.loss)),
       train_loader(make_micro_batch_loader(plan, data.train, rank, LoaderFor::training, share.shard)),
-      test_loader(make_micro_batch_loader(plan, data.test, rank, LoaderFor::testing, share.shard)) {}
+      test_loader(make_micro_batch_loader(plan, data.test, rank, LoaderFor::testing, share.shard)) {
+  tie_ranks(*optimizer, layers->named_parameters(), tied_names(plan.settings.training), rank.comm);
+}
 
 void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
                       const std::function<void(int stage)>& reduce) {
@@ -129,12 +134,15 @@ void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoad
 }
 
 void print_sample(const Settings& settings, Pipeline& pipeline, const Schedule& schedule, Communicator& comm,
-                  bool prints) {
+                  bool prints, Communicator* tensor_group) {
+  const bool is_cut = settings.training.class_parallel && tensor_group != nullptr;
   const Schedule forwards = forwards_of(with_fewer_microbatches(schedule, 1));
   const auto forward = [&](const Tensor& tokens) {
     Tensor found;
     pipeline.run(forwards, {.input = [&](int) { return tokens.to(comm.device()); }, .labels = {}, .samples = {1}},
-                 {.see_logits = [&](int, const Tensor&, const Tensor& logits) { found = logits; }});
+                 {.see_logits = [&](int, const Tensor&, const Tensor& logits) {
+                   found = is_cut ? cat_columns(tensor_group->all_gather(logits)) : logits;
+                 }});
     return found;
   };
   pipeline.train(false);

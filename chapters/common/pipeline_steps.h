@@ -67,9 +67,9 @@ class StepByHand {
 void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoader& loader, EpochSums* sums = nullptr);
 
 /// --sample: prints what a pipeline writes that runs `schedule`, on a rank that `prints`. All ranks of `comm`, those of
-/// the pipeline, call it together.
+/// the pipeline, call it together; and those of `tensor_group`, which with --class-parallel have slices of the logits.
 void print_sample(const Settings& settings, Pipeline& pipeline, const Schedule& schedule, Communicator& comm,
-                  bool prints);
+                  bool prints, Communicator* tensor_group = nullptr);
 inline void print_sample(const Settings& settings, Pipeline& pipeline, const Schedule& schedule, Communicator& comm) {
   print_sample(settings, pipeline, schedule, comm, comm.rank() == 0);
 }

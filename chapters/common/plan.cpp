@@ -159,6 +159,10 @@ void Plan::place_layers(const TrainingSettings& training) {
   std::iota(all.begin(), all.end(), 0);
   set_pipelines(*this, {all});
   shapes = shapes_entering(*model, split, input_shape(training, 1));
+  if (training.tie_head) {
+    tied = {first_rank(0), first_rank(stages() - 1),
+            static_cast<double>(parameter_count(*model->layer(0))) * sizeof(float)};
+  }
   int layer = 0;
   for (int s = 0; s < stages(); ++s) {
     for (int i = 0; i < split[static_cast<std::size_t>(s)]; ++i, ++layer) {
@@ -256,7 +260,19 @@ Link link_of_stage(const Plan& plan, int stage, MeshDirection direction, const M
   return plan.world.network.among_any(groups, all);
 }
 
+double tied_seconds(const Plan& plan, int rank) {
+  if (!plan.tied || plan.tied->first_rank == plan.tied->copy_rank ||
+      (rank != plan.tied->first_rank && rank != plan.tied->copy_rank)) {
+    return 0;
+  }
+  const auto& [first, copy, bytes] = *plan.tied;
+  return 2 * plan.world.network.between_any(plan.pipelines, first, copy).seconds(bytes);
+}
+
 double exchange_seconds(const Plan& plan, const Action& action) {
+  if (action.operation == Operation::update) {
+    return tied_seconds(plan, plan.first_rank(action.stage));
+  }
   if (plan.exchanges.empty() || !is_computation(action.operation) || action.operation == Operation::backward_weight) {
     return 0;
   }
@@ -272,6 +288,12 @@ void add_collectives(const Plan& plan, Costs& costs) {
   }
   if (!plan.reductions.empty()) {
     costs.average = plan.reductions;
+  }
+  if (plan.tied) {
+    costs.update.resize(plan.schedule.ranks.size());
+    for (std::size_t rank = 0; rank < costs.update.size(); ++rank) {
+      costs.update[rank] += tied_seconds(plan, static_cast<int>(rank));
+    }
   }
 }
 

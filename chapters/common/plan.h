@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,13 @@ struct CollectiveSeconds {
   double backward = 0;
 };
 
+/// What --tie-head keeps equal in the first and the last stage of a pipeline.
+struct TiedStages {
+  int first_rank = 0;  ///< of the pipeline
+  int copy_rank = 0;
+  double bytes = 0;  ///< of the weights: in each step the gradient goes to the first rank, and the new values come back
+};
+
 struct Plan : PlannedModel {
   /// Follows --ranks, --schedule, --chunks, --group, --split and --balance. The table of a loop by hand is that of
   /// GPipe. `factory` makes the layers that the ranks compute, if they are cut. Throws UsageError, which says what is
@@ -39,6 +47,7 @@ struct Plan : PlannedModel {
   Split split;                               ///< layers per stage
   std::vector<Shape> shapes;                 ///< of each stage's input, for one image: [1, …]
   LayerRanks layers;                         ///< which rank holds which layer
+  std::optional<TiedStages> tied;            ///< with --tie-head
   std::vector<CollectiveSeconds> exchanges;  ///< of each stage with its tensor-parallel group, if they are predicted
   std::vector<double> reductions;            ///< seconds of each stage's gradient reduction, if they are predicted
   std::vector<Link> links;                   ///< between each stage and the next one
@@ -102,9 +111,11 @@ std::vector<double> gradient_bytes(const Plan& plan);
 /// Returns the slowest of the links that decide how long collectives take among the ranks of `mesh` that hold `stage`,
 /// in the groups of `direction`.
 Link link_of_stage(const Plan& plan, int stage, MeshDirection direction, const MeshSizes& mesh, const RankOrder& order);
-/// Returns the seconds of the exchanges within an action, if the plan has them.
+/// Returns the seconds in which a rank exchanges tied weights in each of its updates.
+double tied_seconds(const Plan& plan, int rank);
+/// Returns the seconds of the exchanges within an action that the schedule lists, if the plan has them.
 double exchange_seconds(const Plan& plan, const Action& action);
-/// Adds the seconds of the exchanges and of the reductions that the plan has to the costs of their stages.
+/// Adds the seconds of the exchanges, of the reductions and of tied weights that the plan has to the costs.
 void add_collectives(const Plan& plan, Costs& costs);
 
 }  // namespace stagecoach

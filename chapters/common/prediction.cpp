@@ -21,7 +21,6 @@
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
-#include "parallel/schedule/traffic.h"
 #include "parallel/training/run_files.h"
 #include "parallel/training/run_folder.h"
 
@@ -79,7 +78,8 @@ std::vector<RankMemory> predict_memory(const Plan& plan, std::int64_t microbatch
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].gradients = ranks[r].weights + waiting[r];
-    ranks[r].optimizer = optimizer_bytes_per_weight_byte(plan.settings.training) * ranks[r].weights;
+    ranks[r].optimizer = optimizer_bytes_per_weight_byte(plan.settings.training) *
+                         updated_bytes(plan, static_cast<int>(r), ranks[r].weights);
     ranks[r].activations += activations[r];
     ranks[r].received = received[r] + posted[r];
   }
@@ -133,6 +133,10 @@ double optimizer_bytes_per_weight_byte(const TrainingSettings& training) {
   }
 }
 
+double updated_bytes(const Plan& plan, int rank, double weights) {
+  return plan.tied && plan.tied->copy_rank == rank ? weights - plan.tied->bytes : weights;
+}
+
 std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch) {
   const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
   return bytes_of_stages(plan.profile, plan.split, images, plan.recompute);
@@ -154,18 +158,36 @@ std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   return bytes;
 }
 
-double busiest_link_bytes(const Schedule& schedule, const std::vector<double>& message_bytes) {
+std::vector<LinkTraffic> traffic_of(const Plan& plan, const Schedule& schedule) {
+  std::vector<LinkTraffic> links = link_traffic(schedule, message_bytes(plan, plan.microbatch));
+  if (!plan.tied || plan.tied->first_rank == plan.tied->copy_rank) {
+    return links;
+  }
+  const std::int64_t updates = schedule.batch > 0 ? ceil_div(schedule.microbatches, schedule.batch) : 1;
+  const auto& [first, copy, bytes] = *plan.tied;
+  for (const auto& [from, to] : {std::pair(first, copy), {copy, first}}) {
+    const auto at = std::find_if(links.begin(), links.end(), [&, from = from, to = to](const LinkTraffic& link) {
+      return std::pair(link.from, link.to) >= std::pair(from, to);
+    });
+    const bool is_new = at == links.end() || at->from != from || at->to != to;
+    LinkTraffic& link = is_new ? *links.insert(at, {from, to}) : *at;
+    link.messages += updates;
+    link.bytes += static_cast<double>(updates) * bytes;
+  }
+  return links;
+}
+
+double busiest_link_bytes(const Plan& plan, const Schedule& schedule) {
   double most = 0;
-  for (const LinkTraffic& link : link_traffic(schedule, message_bytes)) {
+  for (const LinkTraffic& link : traffic_of(plan, schedule)) {
     most = std::max(most, link.bytes);
   }
   return most;
 }
 
-void print_messages(const Plan& plan, std::int64_t microbatch) {
-  const auto bytes = message_bytes(plan, microbatch);
-  const auto links = link_traffic(plan.schedule, bytes);
-  const auto posted = peak_receive_bytes(plan.schedule, bytes);
+void print_messages(const Plan& plan) {
+  const auto links = traffic_of(plan, plan.schedule);
+  const auto posted = peak_receive_bytes(plan.schedule, message_bytes(plan, plan.microbatch));
   const auto most = peak_receives(plan.schedule);
   fmt::print("\nMessages of one {}; bytes are those of the largest micro-batch\n  {:<12} {:>9} {:>11}\n",
              plan.schedule.batch > 0 ? "epoch" : "step", "link", "messages", "MiB");
@@ -235,7 +257,6 @@ Costs slowest_of(Costs measured, Communicator& group) {
   return measured;
 }
 
-/// Adds the exchanges of tensor-parallel ranks to the seconds of the actions of steps, which were measured without.
 ActionSeconds with_exchanges(const Plan& plan, ActionSeconds seconds) {
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
     std::size_t next = 0;
@@ -245,20 +266,24 @@ ActionSeconds with_exchanges(const Plan& plan, ActionSeconds seconds) {
           seconds[rank][next++] += exchange_seconds(plan, action);
         }
       }
+      if (next < seconds[rank].size()) {
+        seconds[rank][next] += tied_seconds(plan, static_cast<int>(rank));
+      }
       ++next;  // the update
     }
   }
   return seconds;
 }
 
-/// Returns the share of `seconds` in which a rank exchanges tensors with its tensor-parallel group in `steps` steps, in
-/// the mean of the ranks. A run counts these waits as idle time; the actions of a simulation contain them.
-double exchange_share(const Plan& plan, double seconds, std::int64_t steps = 1) {
+double exchange_share(const Plan& plan, double seconds, std::int64_t steps) {
   double all = 0;
   for (const auto& actions : plan.schedule.ranks) {
     for (const Action& action : actions) {
       all += exchange_seconds(plan, action);
     }
+  }
+  for (int rank = 0; plan.schedule.batch == 0 && rank < plan.schedule.rank_count(); ++rank) {
+    all += tied_seconds(plan, rank);  // in the update at the end of the step, which is not listed
   }
   return seconds > 0 ? static_cast<double>(steps) * all / (static_cast<double>(plan.schedule.ranks.size()) * seconds)
                      : 0;
@@ -376,13 +401,13 @@ void explain(const Plan& plan, double collective_bytes) {
   for (const std::string& note : plan.notes) {
     fmt::print("  note: {}\n", printable(note));
   }
-  print_messages(plan, plan.microbatch);
+  print_messages(plan);
   PlannedStep step{.seconds = simulation.seconds,
                    .idle = idle,
                    .idle_in_span = simulation.idle_in_span,
                    .peak_activations = simulation.peak_activations,
                    .memory_bytes = planned.memory_bytes,
-                   .link_bytes = std::max(busiest_link_bytes(plan.schedule, costs.bytes), collective_bytes)};
+                   .link_bytes = std::max(busiest_link_bytes(plan, plan.schedule), collective_bytes)};
   if (measured) {
     const auto ranks = predict_memory(plan, plan.microbatch);
     print_memory(plan, plan.microbatch, ranks);

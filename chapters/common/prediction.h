@@ -10,6 +10,7 @@
 #include "chapters/common/plan.h"
 #include "parallel/pipeline/action_log.h"
 #include "parallel/schedule/simulate.h"
+#include "parallel/schedule/traffic.h"
 #include "parallel/training/predictor.h"
 
 namespace stagecoach {
@@ -36,6 +37,15 @@ Costs slowest_of(Costs measured, Communicator& group);
 /// stages. All ranks call it together.
 Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<Communicator*>& same_stages = {});
 
+/// Returns the seconds of the actions of steps, which were measured without waits, with those of the exchanges within
+/// them: of tensor-parallel ranks, and of tied weights.
+ActionSeconds with_exchanges(const Plan& plan, ActionSeconds seconds);
+
+/// Returns the share of `seconds` in which a rank exchanges tensors with its tensor-parallel group, or tied weights, in
+/// `steps` runs of the schedule, in the mean of the ranks. A run counts these waits as idle time; the actions of a
+/// simulation contain them.
+double exchange_share(const Plan& plan, double seconds, std::int64_t steps = 1);
+
 /// Returns what predicts a run of the plan from measured_costs(). Each epoch clears the log. The arguments must outlive
 /// the run's epochs.
 Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Communicator*>& same_stages = {});
@@ -48,6 +58,8 @@ void write_tables(const std::filesystem::path& folder, const Schedule& schedule,
 // The parts of a prediction of memory that do not depend on the kind of schedule.
 /// Returns the bytes of state that the optimizer keeps per byte of weights.
 double optimizer_bytes_per_weight_byte(const TrainingSettings& training);
+/// Returns those of the bytes of a rank's weights that its optimizer updates: without a copy of tied ones.
+double updated_bytes(const Plan& plan, int rank, double weights);
 /// Returns the bytes that one micro-batch of `microbatch` images in flight takes in each stage (see bytes_of_stages).
 std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch);
 /// Returns the bytes of the graph that --recompute builds again for a backward of each stage; without it zeros.
@@ -55,11 +67,14 @@ std::vector<double> rebuilt_bytes(const Plan& plan);
 /// Returns the bytes that each stage receives from another rank for one micro-batch.
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch);
 
-/// Returns the bytes that the schedule sends over its busiest link in one direction.
-double busiest_link_bytes(const Schedule& schedule, const std::vector<double>& message_bytes);
+/// Returns what a run of `schedule`, the plan's or a part of it, sends over each link: its messages, in the size of the
+/// largest micro-batch, and tied weights.
+std::vector<LinkTraffic> traffic_of(const Plan& plan, const Schedule& schedule);
+/// Returns the bytes that it sends over its busiest link in one direction.
+double busiest_link_bytes(const Plan& plan, const Schedule& schedule);
 
 /// Prints how many messages and bytes each link and each rank transfers in a run of the plan's schedule.
-void print_messages(const Plan& plan, std::int64_t microbatch);
+void print_messages(const Plan& plan);
 
 /// Prints the schedule, its timeline, idle time and memory: in units, or with --profile in measured seconds and bytes.
 /// Always prints how much is sent. With --out, also writes the files of write_tables, prediction.json and schedule.svg.

@@ -30,6 +30,9 @@ RunOptions run_options(const Settings& settings, const Communicator* comm) {
     options.config = config_json(settings);
     options.training = training_json(settings);
   }
+  if (!settings.training.weights.empty()) {
+    options.notes.push_back("begins with the weights in " + settings.training.weights);
+  }
   if (!run.resumed_level.empty() && !world.cpu_level.empty() && run.resumed_level != world.cpu_level) {
     options.resume_notes.push_back(
         fmt::format("until here, the CPU kernels were those of {0}; those of {1} may round the last bits differently "

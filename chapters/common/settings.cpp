@@ -69,7 +69,8 @@ std::string settings_table(const Settings& settings) {
   std::string table = settings.program + "\n";
   for (const Flag& flag : flag_table()) {
     const Json value = json_of(flag, settings);
-    const bool is_absent = value == "" || (flag.group == "Model" && value == 0);  // a size that the model does not have
+    const bool is_absent =
+        value == "" || (flag.group == "Model" && (value == 0 || value == false));  // what the model does not have
     if (flag.is_saved() && flag.is_offered_by(settings.chapter) && !is_absent) {
       table += fmt::format("  {:<13} {}\n", flag.name,
                            value.is_string() ? printable(value.get<std::string>()) : value.dump());

@@ -43,6 +43,7 @@ struct TrainingSettings {
   std::int64_t heads = 0;
   std::int64_t context = 0;
   double dropout = 0;  ///< probability
+  bool tie_head = false;
   bool augment = false;
   std::int64_t epochs = 10;
   std::int64_t batch_size = 64;
@@ -60,7 +61,9 @@ struct TrainingSettings {
   std::int64_t tensor_slices = 1;  ///< in which layers are computed: as many as tensor-parallel ranks, or on one device
   bool sequence_parallel = false;  ///< the slices share the tokens
   bool class_parallel = false;     ///< the last layer is cut by classes
-  Bug inject = Bug::none;          ///< to be found by students (bugs.h)
+  std::string weights = "";        ///< the file that the training begins with; empty: the weights are drawn
+  std::string weights_except = "";  ///< layers whose weights are drawn nevertheless: "fc,conv1"
+  Bug inject = Bug::none;           ///< to be found by students (bugs.h)
 };
 
 /// How a model is split into stages, and in which order the stages work.

@@ -15,12 +15,20 @@
 #include "nn/models.h"
 #include "nn/safetensors.h"
 #include "tests/chapters/pipelines.h"
+#include "tests/support/tensors.h"
 
 namespace stagecoach::test {
 namespace {
 
 const Flags kSmallGpt{"--model",   "gpt", "--depth",  "3",  "--width",  "16", "--heads",      "2", "--context", "16",
                       "--dropout", "0.2", "--sample", "20", "--epochs", "2",  "--batch-size", "16"};
+
+/// Returns these flags with another value of one of them.
+Flags small_gpt_with(const std::string& flag, const std::string& value) {
+  Flags flags = kSmallGpt;
+  *(std::find(flags.begin(), flags.end(), flag) + 1) = value;
+  return flags;
+}
 
 /// Returns the text that --sample printed.
 std::string sample_in(const std::string& out) {
@@ -54,7 +62,6 @@ class Gpt : public PipelineTest {
     EXPECT_NE(samples_[out], "");
   }
 
- private:
   std::map<std::string, std::string> samples_;
 };
 
@@ -83,21 +90,85 @@ TEST_F(Gpt, TrainsTheSameBytesWhereRanksShareBatchesOrLayers) {
   train_one("slices", {"--microbatches", "2", "--tensor-slices", "2"});
   train_same(kCh08, "tp", {"--mesh", "tp=2", "--microbatches", "2"}, "slices");
   train_same(kCh08, "dp-pp-tp", {"--mesh", "dp=2,pp=2,tp=2"}, "slices");
-  const Flags by_classes =
-      joined({kSmallGpt.begin(), kSmallGpt.begin() + 12}, {"--data", "text:text", "--class-parallel"});  // no --sample
-  ASSERT_EQ(run(kCh01, joined(by_classes, {"--tensor-slices", "2", "--out", "sliced-classes"})).exit_code, 0);
-  ASSERT_EQ(run(kCh08, joined(by_classes, {"--mesh", "tp=2", "--out", "classes"})).exit_code, 0);
-  expect_same_weights("classes", "sliced-classes");
+  train_one("sliced-classes", {"--class-parallel", "--tensor-slices", "2"});
+  train_same(kCh08, "classes", {"--class-parallel", "--mesh", "pp=2,tp=2"}, "sliced-classes");
+}
+
+// A call tells the worker which samples it is about, and so which activations are dropped.
+TEST_F(Gpt, TrainsTheSameBytesByRemoteCalls) {
+  make_text();
+  train_one("four", {"--microbatches", "4"});
+  const Outcome remote = train_gpt(kCh07, "remote", {"--form", "remote", "--splits", "4", "--balance", "layers"});
+  ASSERT_EQ(remote.exit_code, 0) << remote.err;
+  EXPECT_TRUE(sample_in(remote.out).starts_with(samples_["four"])) << remote.out;  // then the row of the table
+  expect_same_weights("remote", "four");
+}
+
+// The embedding is on the first rank and the head on the last one, or, with zbv, both on the first.
+TEST_F(Gpt, TiesItsHeadInEveryChapter) {
+  make_text();
+  const Flags tied{"--tie-head", "--clip-norm", "0.5", "--optimizer", "adamw"};
+  train_one("one", tied);
+  train_same(kCh07, "controller", joined(tied, {"--ranks", "3", "--form", "naive"}), "one");
+  const Flags parts = joined(tied, {"--microbatches", "4"});
+  train_one("four", parts);
+  train_same(kCh03, "gpipe", joined(parts, {"--ranks", "3"}), "four");
+  train_same(kCh04, "1f1b", joined(parts, {"--versions", "flush", "--ranks", "2"}), "four");
+  train_same(kCh05, "head-alone", joined(parts, {"--schedule", "1f1b", "--ranks", "2", "--split", "6,1"}), "four");
+  for (const std::string schedule : {"interleaved", "zbv"}) {
+    train_same(kCh05, schedule, joined(parts, {"--schedule", schedule, "--ranks", "2"}), "four");
+  }
+  for (const std::string mode : {"buckets", "central"}) {
+    train_same(kCh06, mode, joined(tied, {"--ranks", "4", "--mode", mode}), "four");
+  }
+  train_one("slices", joined(tied, {"--microbatches", "2", "--tensor-slices", "2"}));
+  train_same(kCh08, "dp-pp-tp", joined(tied, {"--mesh", "dp=2,pp=2,tp=2"}), "slices");
+  const auto weights = load_tensors((folder() / "four/weights.safetensors").string()).tensors;
+  const auto named = [&](const std::string& name) {
+    return std::find_if(weights.begin(), weights.end(), [&](const auto& tensor) { return tensor.first == name; })
+        ->second;
+  };
+  EXPECT_TRUE(same_bytes(named("transformer.wte.weight"), named("lm_head.weight")));
 }
 
 TEST_F(Gpt, GoesOnExactlyWithOtherRanks) {
   make_text();
   train_one("whole", {"--microbatches", "2"});
-  Flags first = kSmallGpt;
-  first[std::find(first.begin(), first.end(), "--epochs") - first.begin() + 1] = "1";
+  const Flags first = small_gpt_with("--epochs", "1");
   ASSERT_EQ(run(kCh03, joined(first, {"--data", "text:text", "--out", "part", "--microbatches", "2"})).exit_code, 0);
   ASSERT_EQ(run(kCh03, {"--resume", "part", "--epochs", "2", "--ranks", "3", "--data", "text:text"}).exit_code, 0);
   expect_same_weights("part", "whole");
+}
+
+TEST_F(Gpt, GoesOnExactlyWithATiedHeadOnAnotherRank) {
+  make_text();
+  const Flags tied{"--tie-head", "--optimizer", "adamw", "--microbatches", "2"};
+  train_one("whole", tied);
+  const Flags first = joined(small_gpt_with("--epochs", "1"), tied);
+  ASSERT_EQ(run(kCh05, joined(first, {"--data", "text:text", "--out", "part", "--schedule", "zbv"})).exit_code, 0);
+  ASSERT_EQ(run(kCh05, {"--resume", "part", "--epochs", "2", "--ranks", "3", "--schedule", "1f1b"}).exit_code, 0);
+  expect_same_weights("part", "whole");
+}
+
+// What a plan says of tied weights is what a run sends, and what its ranks hold: the copy has no optimizer's state.
+TEST_F(Gpt, PlansWhatATiedHeadCosts) {
+  make_text();
+  const auto planned = [&](const Flags& more) {
+    const Flags plan{"--data",   "text:text", "--out",       "plan",        "--explain", "--clock",
+                     "modelled", "--link",    "ethernet100", "--schedule",  "1f1b",      "--ranks",
+                     "3",        "--balance", "layers",      "--optimizer", "adamw"};
+    const Outcome outcome = run(kCh05, joined(joined(small_gpt_with("--sample", "0"), plan), more));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return std::pair(outcome.out, planned_step("plan"));
+  };
+  const auto [untied_text, untied] = planned({});
+  const auto [text, tied] = planned({"--tie-head"});
+  EXPECT_EQ(untied_text.find("2 -> 0"), std::string::npos);
+  EXPECT_TRUE(std::regex_search(text, std::regex("0 -> 2 +1 +0\\.016"))) << text;  // 256 x 16 float32
+  EXPECT_TRUE(std::regex_search(text, std::regex("2 -> 0 +1 +0\\.016"))) << text;
+  EXPECT_GT(tied["step_seconds"], untied["step_seconds"]);
+  const double saved = untied["memory_bytes"][2].get<double>() - tied["memory_bytes"][2].get<double>();
+  EXPECT_GE(saved, 2 * 256 * 16 * 4);  // Adam's two moments
 }
 
 TEST_F(Gpt, IsPlannedInEveryChapter) {
@@ -123,7 +194,16 @@ TEST_F(Gpt, RefusesWhatDoesNotFit) {
   refused({"--dropout", "0.1"}, "--dropout: only --model gpt has it");
   refused({"--sample", "10"}, "--sample: only --model gpt has it");
   refused({"--model", "vit", "--context", "8"}, "expected no --context, got 8");
-  refused({"--model", "gpt", "--sample", "9", "--class-parallel", "--tensor-slices", "2"}, "--sample: with");
+  refused({"--tie-head"}, "--tie-head: only --model gpt has it");
+  refused({"--model", "gpt", "--tie-head", "--class-parallel", "--tensor-slices", "2"},
+          "--tie-head: with --class-parallel the head is cut by classes");
+  for (const auto& [program, flags] : {std::pair(kCh04, Flags{"--versions", "stash"}),
+                                       {kCh04, {"--versions", "flush", "--replicas", "1,2"}},
+                                       {kCh07, {"--form", "remote"}}}) {
+    const Outcome outcome = run(program, joined({"--model", "gpt", "--tie-head"}, flags));
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find("--tie-head: "), std::string::npos) << outcome.err;
+  }
   EXPECT_EQ(ch01({"--model", "gpt", "--data", "text:nowhere"}).exit_code, 3);
 }
 

@@ -47,6 +47,9 @@ COMMON = {
     "width": ["0", "16", "512", "8193"],  # 8192 is legal, but a vit of it takes minutes and most of the memory
     "heads": ["0", "2", "3", "1024", "1025"],
     "context": ["0", "1", "16", "4097"],  # attention over 4096 bytes is legal, and takes minutes
+    "tie-head": None,
+    "weights": ["run/weights.safetensors", "run", "tiny", "nowhere", "profile.json"],
+    "weights-except": ["fc", "fc3", "fc1,fc3", ",", "nothing"],
     "dropout": ["0", "0.1", "0.999", "1"],
     "sample": ["0", "5", "1048577"],
     # 1024 is legal too, but the 65,536 patches of a vit's image attend to each other for days.
