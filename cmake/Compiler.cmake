@@ -57,6 +57,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   if(STAGECOACH_CAN_ALWAYS_FUSE)
     stagecoach_compile_options(--param=avoid-fma-max-bits=0)
   endif()
+  # GCC 12 turns `x ? Pair{2, 1} : Pair{0, 0}` into code without a branch for Intel's processors since Skylake, and with
+  # -O1 takes the second element from flags that computing the first has changed (tests/core/compiler_test.cpp). So it
+  # must keep branches that set more than one variable.
+  check_cxx_compiler_flag(--param=max-rtl-if-conversion-insns=1 STAGECOACH_CAN_KEEP_BRANCHES)
+  if(STAGECOACH_CAN_KEEP_BRANCHES)
+    stagecoach_compile_options(--param=max-rtl-if-conversion-insns=1)
+  endif()
 endif()
 # Sanitizers watch the libraries and the programs. Targets with the property STAGECOACH_UNWATCHED are only linked with
 # them: tests, see stagecoach_unwatched.
