@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/checks.sh
 
-steps=(formatting build_without_warnings all_tests quoted_output_in_short documentation one_definition walk_throughs levels_of_processors
+steps=(formatting build_without_warnings all_tests documentation one_definition walk_throughs levels_of_processors
   package cuda_architectures oldest_cuda sanitized_build mutated_inputs sanitized_tests all_races kills random_settings arm64 fresh_systems)
 page=docs/measurements/nightly.md
 
