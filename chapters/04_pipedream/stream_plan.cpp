@@ -70,8 +70,11 @@ Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
   if (micro_batches == 0) {
     return {schedule, 0, std::vector<std::vector<Action>>(schedule.ranks.size()), microbatches_per_batch, true};
   }
-  return lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), microbatches_per_batch, versions),
-               {.receives = receives});
+  Schedule part =
+      lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), microbatches_per_batch, versions),
+            {.receives = receives});
+  part.updates_meet = schedule.updates_meet;
+  return part;
 }
 
 StreamPlan::StreamPlan(const Settings& settings, const Dataset& data)

@@ -151,7 +151,8 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
   Costs costs = measured_costs(plan, log);
   costs.sizes = plan.sizes;
-  const ActionSeconds seconds = with_exchanges(plan, log.seconds());
+  const ActionSeconds exchanges = exchanges_in(plan, {plan.images});
+  const ActionSeconds seconds = with_exchanges(log.seconds(), exchanges);
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
                         .versions = peak_versions(plan.schedule, ledger),
@@ -168,7 +169,7 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
         prediction.predicted_idle = replayed.idle;
       }
     }
-    *prediction.predicted_idle += exchange_share(plan, *prediction.predicted_seconds);
+    *prediction.predicted_idle += exchange_share(exchanges, *prediction.predicted_seconds);
   }
   return prediction;
 }

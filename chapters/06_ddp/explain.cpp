@@ -14,7 +14,7 @@
 #include "core/base/text_file.h"
 #include "core/base/units.h"
 #include "datasets/shares.h"
-#include "parallel/comm/passing_communicator.h"
+#include "parallel/comm/lone_communicator.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/schedule/traffic.h"
@@ -25,19 +25,6 @@ namespace stagecoach {
 namespace {
 
 using MakeStrategy = std::function<std::unique_ptr<Strategy>(const Context&)>;
-
-/// The communicator of a rank that is alone: it never touches tensors, as those of a plan have no elements.
-class LoneCommunicator final : public PassingCommunicator {
- public:
-  explicit LoneCommunicator(std::unique_ptr<Communicator> comm) : PassingCommunicator(*comm), comm_(std::move(comm)) {}
-  void all_reduce(Tensor& /*tensor*/) override {}
-  void reduce(Tensor& /*tensor*/, int /*root*/) override {}
-  void broadcast(Tensor& /*tensor*/, int /*root*/) override {}
-  std::unique_ptr<Communicator> duplicate() override { return std::make_unique<LoneCommunicator>(comm_->duplicate()); }
-
- private:
-  std::unique_ptr<Communicator> comm_;
-};
 
 /// Returns the bytes that a rank sends per byte that a ring sums over `ranks` ranks.
 double ring_share(int ranks) { return 2.0 * (ranks - 1) / ranks; }

@@ -27,7 +27,7 @@ class Pipelines final : public Strategy {
         worker_(plan_, context.data,
                 {mesh_.pipeline().rank(), mesh_.pipeline().size(), context.rank.device, mesh_.pipeline()},
                 {.shard = context.topology.shard_of(context.rank.index)}),
-        reducer_(worker_.layers->named_parameters(), mesh_.data(),
+        reducer_(mesh_.data().size() > 1 ? worker_.layers->named_parameters() : NamedTensors{}, mesh_.data(),
                  {.caps = replicas_.caps(), .reduce = make_compression(replicas_.compress)}) {
     if (replicas_.sync_batch_norm) {
       synchronise_batch_norm(*worker_.layers, mesh_.data());

@@ -69,7 +69,8 @@ void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
                          .loss = loss_of(plan.settings.training, &mesh.tensor()),
                          .shard = {position.data, sizes.data}});
   const NamedTensors parameters = worker.layers->named_parameters();
-  Reducer reducer(parameters, mesh.data(), {.caps = plan.settings.data_parallel.caps()});
+  Reducer reducer(sizes.data > 1 ? parameters : NamedTensors{}, mesh.data(),
+                  {.caps = plan.settings.data_parallel.caps()});
   // --resume loads both; each epoch saves both to --out, as whole weights: a run can go on with another pp and tp.
   run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);
   broadcast_module(*worker.layers, mesh.data());

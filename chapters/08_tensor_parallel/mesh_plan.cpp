@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "chapters/common/open.h"
+#include "datasets/shares.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
 
 namespace stagecoach {
@@ -45,9 +48,10 @@ CollectiveSeconds seconds_of(const Settings& settings, const std::vector<Exchang
   return sum;
 }
 
-/// Sets the seconds of each stage's exchanges.
-void add_seconds(Plan& plan, const Exchanges& exchanges) {
+/// Returns the seconds of each stage's exchanges.
+std::vector<CollectiveSeconds> seconds_of_stages(const Plan& plan, const Exchanges& exchanges) {
   const Settings& settings = plan.settings;
+  std::vector<CollectiveSeconds> stages;
   std::size_t layer = 0;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     const Link link = link_of_stage(plan, stage, MeshDirection::tensor, *settings.data_parallel.mesh,
@@ -58,7 +62,37 @@ void add_seconds(Plan& plan, const Exchanges& exchanges) {
       stage_seconds.forward += layer_seconds.forward;
       stage_seconds.backward += layer_seconds.backward;
     }
-    plan.exchanges.push_back(stage_seconds);
+    stages.push_back(stage_seconds);
+  }
+  return stages;
+}
+
+/// Sets the seconds of each stage's exchanges, for every size that a micro-batch can have.
+void set_exchanges(Plan& plan, const Dataset& data) {
+  std::set<std::int64_t> sizes{plan.microbatch};
+  for (const std::int64_t images : {plan.images, plan.last_images}) {
+    const auto of_step = micro_batch_sizes(images, plan.schedule.microbatches);
+    sizes.insert(of_step.begin(), of_step.end());
+  }
+  sizes.erase(0);
+  for (const std::int64_t size : sizes) {
+    plan.exchanges[size] = seconds_of_stages(plan, exchanges_of(plan.settings, data, size));
+  }
+}
+
+/// Sets the seconds in which each rank joins its slices of gradients with those of its group, for the norm of them all.
+void set_norm_exchange(Plan& plan) {
+  const Settings& settings = plan.settings;
+  const MeshSizes& mesh = *settings.data_parallel.mesh;
+  plan.norm_exchange.resize(plan.schedule.ranks.size());
+  int number = 0;
+  for (const auto& stage : stages_of(*plan.model, plan.split)) {
+    const Link link = link_of_stage(plan, number, MeshDirection::tensor, mesh, *settings.data_parallel.rank_order);
+    double& seconds = plan.norm_exchange[static_cast<std::size_t>(plan.first_rank(number++))];
+    for (const auto& [name, slice] : stage->named_slices()) {
+      const auto bytes = static_cast<double>(slice.shape().numel()) * sizeof(float);
+      seconds += ring_all_gather_seconds(link, mesh.tensor, bytes);
+    }
   }
 }
 
@@ -123,9 +157,9 @@ Plan make_mesh_plan(const Settings& settings, const Dataset& data) {
   // The plan is made with layers of a rank that runs alone: stages may end between two layers of a pair, where each
   // rank has a slice.
   Plan plan = make_pipeline_plan(settings, mesh, *settings.data_parallel.rank_order, data, layers_of_rank(settings));
-  const Exchanges exchanges = exchanges_of(settings, data, plan.microbatch);
-  add_seconds(plan, exchanges);
-  note_slow_exchanges(plan, exchanges);
+  set_exchanges(plan, data);
+  set_norm_exchange(plan);
+  note_slow_exchanges(plan, exchanges_of(settings, data, plan.microbatch));
   return plan;
 }
 

@@ -8,7 +8,9 @@
 
 #include "chapters/common/open.h"
 #include "core/allocator.h"
-#include "core/base/on_exit.h"
+#include "parallel/comm/lone_communicator.h"
+#include "parallel/data_parallel/reducer.h"
+#include "parallel/launch/launch.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/pipeline/stage.h"
 #include "parallel/pipeline/weight_versions.h"
@@ -16,10 +18,12 @@
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/training/epoch_meter.h"
+#include "parallel/training/sums_over_ranks.h"
 
 namespace stagecoach {
 namespace {
 
+constexpr Device kHost{DeviceType::cpu};  // of numbers that ranks exchange
 constexpr Device kMeta{DeviceType::meta};
 
 /// One rank of the plan, whose messages are tensors without elements.
@@ -33,8 +37,10 @@ class DryRank {
         messages_(schedule),
         actions_(schedule.ranks[static_cast<std::size_t>(rank)]),
         lists_updates_(schedule.batch > 0),
-        clock_(make_clock(ClockKind::modelled, kMeta, {}, *plan.settings.world.modelled_device)),
+        comm_(self_communicator(kHost, ClockKind::modelled, *plan.settings.world.modelled_device),
+              static_cast<int>(plan.settings.data_parallel.mesh->tensor)),
         sums_(kMeta) {
+    allocator(kMeta).model_workspace();
     std::map<int, std::shared_ptr<Sequential>> mine;
     for (int s = 0; s < plan.stages(); ++s) {
       if (schedule.holds(rank, s)) {
@@ -46,6 +52,14 @@ class DryRank {
     }
     layers_ = joined(mine);
     optimizer_ = make_optimizer(training_, layers_->named_parameters());
+    const ReplicaSettings& replicas = plan.settings.data_parallel;
+    if (schedule.updates_meet) {
+      optimizer_->sum_squares_with(norm_of_all(replicas.mesh->tensor > 1));
+    }
+    if (replicas.mesh->data > 1) {
+      reducer_.emplace(layers_->named_parameters(), comm_, ReducerSettings{.caps = replicas.caps()});
+      reducer_->begin(Reducer::Sync::no);
+    }
     if (ledger != nullptr) {
       versions_.emplace(layers_->named_parameters(), schedule, *ledger, rank);
     }
@@ -62,14 +76,14 @@ class DryRank {
         versions_->choose(i);
       }
       if (is_computation(action.operation)) {
-        all.push_back(timed([&] { perform(action); }) + exchange_seconds(plan_, action));
+        all.push_back(timed([&] { perform(action); }) + exchange_seconds(plan_, action, plan_.microbatch));
       } else if (is_receive(action.operation)) {
         const bool goes_forward = action.operation == Operation::receive_forward;
         messages_.at(action) = entering(goes_forward ? action.stage : action.stage + 1);
       } else if (is_send(action.operation)) {
         messages_.at(receive_of(action)) = {};
       } else if (action.operation == Operation::reduce_grad) {
-        all.push_back(0);
+        all.push_back(timed([&] { reduce(action.stage); }));
       } else if (action.operation == Operation::update) {
         all.push_back(update());
       }
@@ -82,16 +96,40 @@ class DryRank {
     }
     return all;
   }
+  /// Returns the part of it that precedes the sum over all ranks in an update, where updates meet.
+  double norm_work() const { return norm_work_; }
 
  private:
   template <class Work>
   double timed(const Work& work) {
-    const double begin = clock_->now();
+    const double begin = comm_.clock().now();
     work();
-    return clock_->now() - begin;
+    return comm_.clock().now() - begin;
+  }
+
+  /// Returns what computes this rank's part of the norm, and as many sums as the model has parameters.
+  SumsOfSquares norm_of_all(bool cuts_layers) {
+    return [this, slices = layers_->named_slices(), group = cuts_layers ? &comm_ : nullptr,
+            count = plan_.model->parameter_shapes().size()](const NamedTensors& gradients) {
+      std::vector<double> all(count);
+      norm_work_ = timed([&] {
+        static_cast<void>(sums_of_rank(gradients, slices, group));
+        static_cast<void>(Tensor::from(all, {static_cast<std::int64_t>(count)}, kMeta));  // which the ranks sum
+      });
+      return all;
+    };
+  }
+
+  void reduce(int stage) {
+    if (reducer_) {
+      reducer_->reduce_accumulated(stages_.at(stage).layers().named_parameters());
+    }
   }
 
   double update() {
+    if (reducer_) {
+      reducer_->finish();
+    }
     return tied_seconds(plan_, rank_) + timed([&] {
              optimizer_->step();
              optimizer_->zero_grad();
@@ -146,11 +184,13 @@ class DryRank {
   MessageGrid<Tensor> messages_;  // that are received or to be sent, or used by another stage of this rank
   const std::vector<Action>& actions_;
   const bool lists_updates_;
-  std::unique_ptr<Clock> clock_;  // before what it counts
+  LoneCommunicator comm_;  // its clock is older than what it counts
   EpochSums sums_;
   std::map<int, Stage> stages_;
   std::shared_ptr<Sequential> layers_;
   std::unique_ptr<Optimizer> optimizer_;
+  double norm_work_ = 0;
+  std::optional<Reducer> reducer_;
   std::optional<WeightVersions> versions_;
 };
 
@@ -166,12 +206,15 @@ PlannedRun simulate_plan(const Plan& plan, const Schedule& schedule, const Costs
   const std::size_t held_before = memory.stats().current_bytes;
   ActionSeconds seconds;  // of each action that is not a message; last those of the update, if it is not listed
   std::vector<double> bytes;
-  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+  Costs all = costs;
+  for (int number = 0; number < schedule.rank_count(); ++number) {
     memory.reset_peak();
-    seconds.push_back(DryRank(plan, schedule, ledger, rank, parts).seconds());
+    DryRank rank(plan, schedule, ledger, number, parts);
+    seconds.push_back(rank.seconds());
+    all.norm_work.push_back(rank.norm_work());
     bytes.push_back(static_cast<double>(memory.stats().peak_bytes - held_before));
   }
-  return {simulate(schedule, costs, seconds), bytes};
+  return {simulate(schedule, all, seconds), bytes};
 }
 
 }  // namespace stagecoach

@@ -99,6 +99,18 @@ Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
   return pipeline_settings;
 }
 
+/// Lets updates meet where gradients are clipped and no rank has all of them (see sums_over_ranks), and sets what
+/// their sum takes.
+void set_norm(Plan& plan) {
+  const bool is_whole = plan.settings.data_parallel.mesh->tensor == 1 &&
+                        std::all_of(plan.layers.begin(), plan.layers.end(),
+                                    [&](const auto& layer) { return layer.second == plan.layers.front().second; });
+  plan.schedule.updates_meet = plan.settings.training.clip_norm > 0 && !is_whole;
+  const auto ranks = static_cast<int>(plan.pipelines.size()) * plan.schedule.rank_count();
+  const auto bytes = static_cast<double>(plan.model->parameter_shapes().size() * sizeof(double));
+  plan.norm_sum = ring_all_reduce_seconds(plan.world.network.among_first(ranks), ranks, bytes);
+}
+
 }  // namespace
 
 bool is_by_hand(const PipelineSettings& pipeline) { return pipeline.schedule == "by-hand"; }
@@ -169,6 +181,7 @@ void Plan::place_layers(const TrainingSettings& training) {
       layers.emplace_back(model->name(layer), first_rank(s));
     }
   }
+  set_norm(*this);
 }
 
 void launch_ranks(const World& world, Bug inject, const std::function<void(Rank&)>& body) {
@@ -201,6 +214,7 @@ Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const R
     rank = rank_at({.pipeline = rank}, mesh, order);
   }
   plan.reductions = reduction_seconds(plan, mesh, order);
+  set_norm(plan);
   return plan;
 }
 
@@ -269,22 +283,26 @@ double tied_seconds(const Plan& plan, int rank) {
   return 2 * plan.world.network.between_any(plan.pipelines, first, copy).seconds(bytes);
 }
 
-double exchange_seconds(const Plan& plan, const Action& action) {
+double exchange_seconds(const Plan& plan, const Action& action, std::int64_t images) {
   if (action.operation == Operation::update) {
     return tied_seconds(plan, plan.first_rank(action.stage));
   }
-  if (plan.exchanges.empty() || !is_computation(action.operation) || action.operation == Operation::backward_weight) {
+  const auto found = plan.exchanges.find(images);
+  if (found == plan.exchanges.end() || !is_computation(action.operation) ||
+      action.operation == Operation::backward_weight) {
     return 0;
   }
-  const CollectiveSeconds& stage = plan.exchanges[static_cast<std::size_t>(action.stage)];
+  const CollectiveSeconds& stage = found->second[static_cast<std::size_t>(action.stage)];
   return action.operation == Operation::forward ? stage.forward : stage.backward;
 }
 
 void add_collectives(const Plan& plan, Costs& costs) {
-  for (std::size_t stage = 0; stage < plan.exchanges.size(); ++stage) {
-    costs.forward[stage] += plan.exchanges[stage].forward;
-    costs.backward[stage] += plan.exchanges[stage].backward;
-    costs.backward_input[stage] += plan.exchanges[stage].backward;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    for (const auto& [operation, seconds] : {std::pair{Operation::forward, &costs.forward},
+                                             {Operation::backward, &costs.backward},
+                                             {Operation::backward_input, &costs.backward_input}}) {
+      (*seconds)[static_cast<std::size_t>(stage)] += exchange_seconds(plan, {operation, stage, 0}, plan.microbatch);
+    }
   }
   if (!plan.reductions.empty()) {
     costs.average = plan.reductions;
@@ -295,6 +313,8 @@ void add_collectives(const Plan& plan, Costs& costs) {
       costs.update[rank] += tied_seconds(plan, static_cast<int>(rank));
     }
   }
+  costs.norm_exchange = plan.norm_exchange;
+  costs.norm_sum = plan.norm_sum;
 }
 
 }  // namespace stagecoach

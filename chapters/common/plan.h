@@ -2,7 +2,9 @@
 /// @file
 /// How a model is distributed over ranks. It is decided once, before the ranks start.
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,15 +45,18 @@ struct Plan : PlannedModel {
   /// possible, for an impossible combination.
   Plan(const Settings& settings, const Dataset& data, const std::shared_ptr<const LayerFactory>& factory = nullptr);
 
-  Schedule schedule;                         ///< of a step with all its micro-batches; lowered and legal
-  Split split;                               ///< layers per stage
-  std::vector<Shape> shapes;                 ///< of each stage's input, for one image: [1, …]
-  LayerRanks layers;                         ///< which rank holds which layer
-  std::optional<TiedStages> tied;            ///< with --tie-head
-  std::vector<CollectiveSeconds> exchanges;  ///< of each stage with its tensor-parallel group, if they are predicted
-  std::vector<double> reductions;            ///< seconds of each stage's gradient reduction, if they are predicted
-  std::vector<Link> links;                   ///< between each stage and the next one
-  std::vector<std::vector<int>> pipelines;   ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
+  Schedule schedule;               ///< of a step with all its micro-batches; lowered and legal
+  Split split;                     ///< layers per stage
+  std::vector<Shape> shapes;       ///< of each stage's input, for one image: [1, …]
+  LayerRanks layers;               ///< which rank holds which layer
+  std::optional<TiedStages> tied;  ///< with --tie-head
+  /// Of each stage with its tensor-parallel group, by the images of a micro-batch, if they are predicted.
+  std::map<std::int64_t, std::vector<CollectiveSeconds>> exchanges;
+  std::vector<double> reductions;           ///< seconds of each stage's gradient reduction, if they are predicted
+  std::vector<double> norm_exchange;        ///< seconds in which each rank joins its gradients for their norm, if any
+  double norm_sum = 0;                      ///< seconds in which all ranks sum its squares, where updates meet
+  std::vector<Link> links;                  ///< between each stage and the next one
+  std::vector<std::vector<int>> pipelines;  ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
 
   std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }
@@ -60,7 +65,8 @@ struct Plan : PlannedModel {
  protected:
   /// For a chapter that makes a schedule and a split of its own, and then calls place_layers.
   explicit Plan(PlannedModel planned) : PlannedModel(std::move(planned)) {}
-  /// Fills in what follows from the model, the split and the schedule: shapes, layers, links and pipelines.
+  /// Fills in what follows from the model, the split and the schedule: shapes, layers, links, pipelines, and whether
+  /// updates meet.
   void place_layers(const TrainingSettings& training);
 };
 
@@ -113,9 +119,10 @@ std::vector<double> gradient_bytes(const Plan& plan);
 Link link_of_stage(const Plan& plan, int stage, MeshDirection direction, const MeshSizes& mesh, const RankOrder& order);
 /// Returns the seconds in which a rank exchanges tied weights in each of its updates.
 double tied_seconds(const Plan& plan, int rank);
-/// Returns the seconds of the exchanges within an action that the schedule lists, if the plan has them.
-double exchange_seconds(const Plan& plan, const Action& action);
-/// Adds the seconds of the exchanges, of the reductions and of tied weights that the plan has to the costs.
+/// Returns the seconds of the exchanges within an action that the schedule lists, for a micro-batch of `images`, if the
+/// plan has them.
+double exchange_seconds(const Plan& plan, const Action& action, std::int64_t images);
+/// Adds the seconds of the exchanges, the reductions, tied weights and the norm that the plan has to the costs.
 void add_collectives(const Plan& plan, Costs& costs);
 
 }  // namespace stagecoach

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "chapters/common/dry_run.h"
@@ -47,12 +49,17 @@ std::string theory(const Plan& plan) {
                      settings.run.profile ? ", if all stages took equally long" : "");
 }
 
+/// Returns the bytes of the images of a micro-batch, as the first stage gets them.
+std::int64_t input_bytes(const Plan& plan, std::int64_t microbatch) {
+  return static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
+}
+
 /// The most bytes that a rank holds on its device while it trains, predicted before anything is allocated.
 struct RankMemory {
   double weights = 0;
   double gradients = 0;    ///< of its weights: accumulated ones, and ones that wait to be accumulated
   double optimizer = 0;    ///< the optimizer's state: sgd's velocity, adam's two moments
-  double activations = 0;  ///< of all micro-batches in flight, and the graph of a recomputed one
+  double activations = 0;  ///< of all micro-batches in flight, also between I and W, and the graph of a recomputed one
   double received = 0;     ///< copies of what other ranks sent to its stages, and the buffers of posted receives
   double workspace = 0;    ///< of the operations, and the gradients of activations during a backward
 
@@ -65,8 +72,10 @@ std::vector<RankMemory> predict_memory(const Plan& plan, std::int64_t microbatch
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto rebuilt = rebuilt_bytes(plan);
-  const auto activations = peak_bytes(plan.schedule, kept_bytes(plan, microbatch));
-  const auto received = peak_bytes(plan.schedule, received_bytes(plan, microbatch));
+  const auto deferred = deferred_bytes_of_stages(plan.profile, plan.split, input_bytes(plan, microbatch));
+  const auto activations = peak_bytes(plan.schedule, kept_bytes(plan, microbatch), deferred);
+  const std::vector<double> none(weights.size());  // the first layer counts its input then, if it needs it
+  const auto received = peak_bytes(plan.schedule, received_bytes(plan, microbatch), none);
   const auto posted = peak_receive_bytes(plan.schedule, message_bytes(plan, microbatch));
   const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
   std::vector<RankMemory> ranks(activations.size());
@@ -138,8 +147,7 @@ double updated_bytes(const Plan& plan, int rank, double weights) {
 }
 
 std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch) {
-  const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
-  return bytes_of_stages(plan.profile, plan.split, images, plan.recompute);
+  return bytes_of_stages(plan.profile, plan.split, input_bytes(plan, microbatch), plan.recompute);
 }
 
 std::vector<double> rebuilt_bytes(const Plan& plan) {
@@ -244,8 +252,8 @@ std::string unit_text(const Plan& plan, const std::string& forward) {
 }
 
 Costs slowest_of(Costs measured, Communicator& group) {
-  for (auto* costs :
-       {&measured.forward, &measured.backward, &measured.backward_input, &measured.backward_weight, &measured.update}) {
+  for (auto* costs : {&measured.forward, &measured.backward, &measured.backward_input, &measured.backward_weight,
+                      &measured.update, &measured.norm_work}) {
     std::vector<double> all(costs->size() * static_cast<std::size_t>(group.size()));
     std::copy(costs->begin(), costs->end(), all.begin() + std::ssize(*costs) * group.rank());
     all = group.sum_numbers(all);
@@ -257,36 +265,44 @@ Costs slowest_of(Costs measured, Communicator& group) {
   return measured;
 }
 
-ActionSeconds with_exchanges(const Plan& plan, ActionSeconds seconds) {
-  for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
-    std::size_t next = 0;
-    while (next < seconds[rank].size()) {
+ActionSeconds exchanges_in(const Plan& plan, const std::vector<std::int64_t>& steps) {
+  ActionSeconds seconds(plan.schedule.ranks.size());
+  for (const std::int64_t images : steps) {
+    auto sizes = micro_batch_sizes(images, plan.schedule.microbatches);
+    sizes.resize(static_cast<std::size_t>(plan.schedule.microbatches));  // of few images, some do not exist
+    for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
       for (const Action& action : plan.schedule.ranks[rank]) {
-        if (!is_message(action.operation) && next < seconds[rank].size()) {
-          seconds[rank][next++] += exchange_seconds(plan, action);
+        if (is_computation(action.operation)) {
+          const std::int64_t size = sizes[static_cast<std::size_t>(action.microbatch)];
+          seconds[rank].push_back(exchange_seconds(plan, action, size));
+        } else if (!is_message(action.operation)) {
+          seconds[rank].push_back(exchange_seconds(plan, action, 0));
         }
       }
-      if (next < seconds[rank].size()) {
-        seconds[rank][next] += tied_seconds(plan, static_cast<int>(rank));
+      if (plan.schedule.batch == 0) {  // otherwise updates are listed
+        seconds[rank].push_back(tied_seconds(plan, static_cast<int>(rank)));
       }
-      ++next;  // the update
     }
   }
   return seconds;
 }
 
-double exchange_share(const Plan& plan, double seconds, std::int64_t steps) {
-  double all = 0;
-  for (const auto& actions : plan.schedule.ranks) {
-    for (const Action& action : actions) {
-      all += exchange_seconds(plan, action);
+ActionSeconds with_exchanges(ActionSeconds seconds, const ActionSeconds& exchanges) {
+  for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
+    if (seconds[rank].size() == exchanges[rank].size()) {
+      std::transform(seconds[rank].begin(), seconds[rank].end(), exchanges[rank].begin(), seconds[rank].begin(),
+                     std::plus<>());
     }
   }
-  for (int rank = 0; plan.schedule.batch == 0 && rank < plan.schedule.rank_count(); ++rank) {
-    all += tied_seconds(plan, rank);  // in the update at the end of the step, which is not listed
+  return seconds;
+}
+
+double exchange_share(const ActionSeconds& exchanges, double seconds) {
+  double all = 0;
+  for (const std::vector<double>& rank : exchanges) {
+    all = std::accumulate(rank.begin(), rank.end(), all);
   }
-  return seconds > 0 ? static_cast<double>(steps) * all / (static_cast<double>(plan.schedule.ranks.size()) * seconds)
-                     : 0;
+  return seconds > 0 ? all / (static_cast<double>(exchanges.size()) * seconds) : 0;
 }
 
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
@@ -298,9 +314,12 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
     prediction.predicted_seconds = predicted.fill + steady;
     prediction.predicted_idle = 1 - (1 - predicted.idle) * steady / *prediction.predicted_seconds;
   }
+  std::vector<std::int64_t> images(static_cast<std::size_t>(std::max<std::int64_t>(steps, 1)), plan.images);
+  images.back() = plan.last_images;
+  const ActionSeconds exchanges = exchanges_in(plan, images);
   // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
   if (plan.world.clock == ClockKind::modelled) {
-    const ActionSeconds seconds = with_exchanges(plan, log.seconds());
+    const ActionSeconds seconds = with_exchanges(log.seconds(), exchanges);
     auto last = relative_sizes(plan, micro_batch_sizes(plan.last_images, plan.schedule.microbatches));
     last.resize(static_cast<std::size_t>(plan.schedule.microbatches));  // of few images, some do not exist
     if (const auto replay = replay_steps(plan.schedule, measured, seconds, steps, last)) {
@@ -309,7 +328,7 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
     }
   }
   if (prediction.predicted_idle) {
-    *prediction.predicted_idle += exchange_share(plan, *prediction.predicted_seconds, steps);
+    *prediction.predicted_idle += exchange_share(exchanges, *prediction.predicted_seconds);
   }
   return prediction;
 }
@@ -372,7 +391,8 @@ void explain(const Plan& plan, double collective_bytes) {
   costs.bytes = message_bytes(plan, plan.microbatch);
   const PlannedRun planned = simulate_plan(plan, plan.schedule, costs);
   const Simulation& simulation = planned.simulation;
-  const double idle = simulation.idle + (measured ? exchange_share(plan, simulation.seconds) : 0);
+  const double idle =
+      simulation.idle + (measured ? exchange_share(exchanges_in(plan, {plan.images}), simulation.seconds) : 0);
 
   fmt::print("One step of {}: {} in {}, {} on {}\n", plan.model_name, counted(plan.images, "image"),
              counted(plan.schedule.microbatches, "micro-batch"), counted(plan.stages(), "stage"),

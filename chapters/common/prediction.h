@@ -37,14 +37,16 @@ Costs slowest_of(Costs measured, Communicator& group);
 /// stages. All ranks call it together.
 Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<Communicator*>& same_stages = {});
 
-/// Returns the seconds of the actions of steps, which were measured without waits, with those of the exchanges within
-/// them: of tensor-parallel ranks, and of tied weights.
-ActionSeconds with_exchanges(const Plan& plan, ActionSeconds seconds);
-
-/// Returns the share of `seconds` in which a rank exchanges tensors with its tensor-parallel group, or tied weights, in
-/// `steps` runs of the schedule, in the mean of the ranks. A run counts these waits as idle time; the actions of a
-/// simulation contain them.
-double exchange_share(const Plan& plan, double seconds, std::int64_t steps = 1);
+/// Returns the seconds for which each rank exchanges tensors with its tensor-parallel group, or tied weights, within
+/// its actions, in runs of the schedule for these numbers of images: [ranks][all actions of these runs except messages;
+/// after each run the update, if the schedule does not list updates].
+ActionSeconds exchanges_in(const Plan& plan, const std::vector<std::int64_t>& runs);
+/// Adds such exchanges to the seconds of the same actions, which were measured without; nothing if there are not as
+/// many.
+ActionSeconds with_exchanges(ActionSeconds seconds, const ActionSeconds& exchanges);
+/// Returns the share of `seconds` that such exchanges take, in the mean of the ranks. A run counts these waits as idle
+/// time; the actions of a simulation contain them.
+double exchange_share(const ActionSeconds& exchanges, double seconds);
 
 /// Returns what predicts a run of the plan from measured_costs(). Each epoch clears the log. The arguments must outlive
 /// the run's epochs.

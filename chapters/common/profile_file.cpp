@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <type_traits>
 
 #include "chapters/common/bounds.h"
@@ -21,6 +22,7 @@ constexpr std::size_t kMaxLayers = 1024;  // the partitioner's time grows with t
 constexpr std::int64_t kMaxSize = 1 << 20;
 constexpr double kMaxSeconds = 1e6;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
+constexpr const char* kDeferredBytes = "deferred_bytes";  // optional
 
 /// Returns what determines the sizes of a model's layers.
 std::vector<std::pair<std::string, std::int64_t>> sizes_in(const Settings& settings) {
@@ -42,6 +44,7 @@ void for_each_cost(Profile& layer, const Visit& visit) {
   visit("backward_weight_seconds", layer.backward_weight);
   visit("kept_bytes", layer.kept_bytes);
   visit("freed_bytes", layer.freed_bytes);
+  visit(kDeferredBytes, layer.deferred_bytes);
   visit("output_bytes", layer.output_bytes);
   visit("parameter_bytes", layer.parameter_bytes);
   visit("workspace_bytes", layer.workspace_bytes);
@@ -52,6 +55,8 @@ LayerProfile layer_from(JsonObject& object) {
   for_each_cost(layer, [&](const char* key, auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
       value = object.number(key, 0, kMaxSeconds, "seconds");
+    } else if (std::string_view(key) == kDeferredBytes && !object.has(key)) {
+      value = layer.kept_bytes;
     } else {
       value = object.whole(key, 0, kMaxBytes, " of bytes");
     }
@@ -72,7 +77,7 @@ void add_layers(const Json& json, const std::string& where, ModelProfile& profil
                         "{}: layer {}: expected a name of its own, got '{}' for a second time; rename it", where, i,
                         profile.names.back());
     profile.layers.push_back(layer_from(object));
-    object.require_no_others();
+    object.require_no_others({kDeferredBytes});
   }
 }
 

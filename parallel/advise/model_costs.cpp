@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/allocator.h"
 #include "core/autograd/backward.h"
 #include "core/autograd/node.h"
 #include "core/base/on_exit.h"
@@ -46,29 +45,11 @@ double backward_seconds(Module& layer, const Tensor& input, bool is_first, Clock
   return seconds_on(clock, [&] { backward(y, grad); });
 }
 
-/// Returns what a micro-batch keeps between the two parts of its backward, its input included if it is needed.
-std::int64_t deferred_bytes(Module& layer, const Tensor& input, bool is_first) {
-  const auto in_use = [] { return static_cast<std::int64_t>(allocator(kPlanned).stats().current_bytes); };
-  const std::int64_t before = in_use();
-  DeferredGradients weights;
-  {
-    Tensor x = Tensor::zeros(input.shape(), input.dtype(), kPlanned);
-    x.set_requires_grad(!is_first);
-    const Tensor y = layer.forward(x);
-    if (y.requires_grad()) {
-      std::vector<Tensor> inputs(is_first ? 0 : 1, x);
-      weights = backward_inputs(y, Tensor::full(y.shape(), 1, y.dtype(), kPlanned), inputs);
-      x.zero_grad();
-    }
-  }
-  return in_use() - before;
-}
-
 /// Measures a layer, and corrects its profile.
 LayerSteps steps_of(Module& layer, const Tensor& input, bool is_first, Clock& clock,
                     const MakeOptimizer& make_optimizer, LayerProfile& profile) {
   NamedTensors parameters = layer.named_parameters();
-  LayerSteps steps{.deferred_bytes = deferred_bytes(layer, input, is_first)};
+  LayerSteps steps;
   double begin = 0;
   const auto run = [&] { return backward_seconds(layer, input, is_first, clock, begin); };
   const double alone = run();

@@ -22,8 +22,7 @@ struct LayerSteps {
   double begins_stage = 0;  ///< by which its backward takes longer as the first of a stage, whose input is a leaf
   double accumulate = 0;    ///< by which a backward takes longer that adds to earlier gradients
   double update = 0;        ///< of the optimizer's step, beside ModelCosts::update
-  std::int64_t deferred_bytes = 0;  ///< what a micro-batch keeps between its backward_input and its backward_weight
-  double copy = 0;                  ///< of all gradients into buckets
+  double copy = 0;          ///< of all gradients into buckets
   std::vector<std::int64_t> gradient_bytes = {};  ///< of each parameter, in the order in which gradients arrive
   /// When each is complete and in its bucket, since the backward of the layer began: where it is the step's only
   /// backward, and where it adds to earlier gradients, which are in the bucket already.

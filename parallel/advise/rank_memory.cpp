@@ -1,7 +1,5 @@
 #include "parallel/advise/rank_memory.h"
 
-#include <algorithm>
-
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/traffic.h"
 
@@ -20,15 +18,9 @@ struct StageBytes {
 StageBytes bytes_of(const ModelCosts& costs, const Candidate& candidate, const Split& split, const Schedule& schedule,
                     const std::vector<double>& message_bytes) {
   const auto recompute = candidate.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
-  const auto deferred = [&] {
-    std::vector<LayerProfile> layers(costs.layers.size());  // what layers keep then, in place of what they keep before
-    std::transform(costs.steps.begin(), costs.steps.end(), layers.begin(),
-                   [](const LayerSteps& steps) { return LayerProfile{.parameter_bytes = steps.deferred_bytes}; });
-    return weight_bytes_of_stages(layers, split);
-  };
   StageBytes bytes{.weights = weight_bytes_of_stages(costs.layers, split),
                    .kept = bytes_of_stages(costs.layers, split, costs.input_bytes, recompute),
-                   .deferred = deferred(),
+                   .deferred = deferred_bytes_of_stages(costs.layers, split, costs.input_bytes),
                    .rebuilt = candidate.recompute ? bytes_of_stages(costs.layers, split, 0, Stage::Recompute::no)
                                                   : std::vector<double>(split.size()),
                    .workspace = workspace_bytes_of_stages(costs.layers, split)};

@@ -51,6 +51,8 @@ class Clock {
   /// Returns the part of it for which collectives waited for the last of their ranks to begin. A wall clock cannot tell
   /// that from the time of their messages, and returns 0.
   double waited_for_stragglers() const { return waited_for_stragglers_; }
+  /// Returns the seconds of this rank's own work, waits excluded, when its last wait began.
+  double worked_before_wait() const { return worked_before_wait_; }
 
  protected:
   explicit Clock(const Network& network) : network_(network) {}
@@ -65,6 +67,7 @@ class Clock {
   Network network_;
   double waited_ = 0;
   double waited_for_stragglers_ = 0;
+  double worked_before_wait_ = 0;
 };
 
 /// Marks the rank as waiting for others until the end of the scope. What it computes meanwhile takes no time, except by

@@ -48,6 +48,7 @@ ActionSeconds ActionLog::seconds() const {
 void ActionLog::clear() {
   std::fill(sums_.begin(), sums_.end(), Sum{});
   std::fill(after_.begin(), after_.end(), 0);
+  norm_work_ = 0;
   seconds_.clear();
   last_ = slot_of_update();  // what comes before the first action comes after the update of the step before
   ended_ = worked();
@@ -58,6 +59,8 @@ Costs ActionLog::mean_costs() const {
   for (std::size_t slot = 0; slot < sums_.size(); ++slot) {
     flat.insert(flat.end(), {sums_[slot].count, sums_[slot].total, after_[slot]});
   }
+  flat.resize(flat.size() + static_cast<std::size_t>(comm_.size()));
+  flat[3 * sums_.size() + static_cast<std::size_t>(comm_.rank())] = norm_work_;
   flat = comm_.sum_numbers(flat);
   const auto mean = [&](std::size_t slot, std::size_t which = 1) {
     return flat[3 * slot + which] / std::max(flat[3 * slot], 1.0);
@@ -75,6 +78,7 @@ Costs ActionLog::mean_costs() const {
   costs.message.assign(stages - 1, 0);
   for (int rank = 0; slot < sums_.size(); ++rank) {
     costs.after[{Operation::update, rank}] = mean(slot, 2);
+    costs.norm_work.push_back(flat[3 * sums_.size() + static_cast<std::size_t>(rank)] / std::max(flat[3 * slot], 1.0));
     costs.update.push_back(mean(slot++));
   }
   return costs;
@@ -92,13 +96,18 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
       slot_(log.slot_of(action)),
       counts_(action.operation == Operation::reduce_grad ? 0 : 1),
       counts_stragglers_(is_computation(action.operation)),
+      is_update_(action.operation == Operation::update),
       began_(worked()) {
   log_.is_timing_ = true;
   log_.after_[log_.last_] += log_.comm_.clock().between(log_.ended_, log_.worked());
 }
 
 ActionLog::Scope::~Scope() {
-  const double seconds = log_.comm_.clock().between(began_, worked());
+  const Clock& clock = log_.comm_.clock();
+  const double seconds = clock.between(began_, worked());
+  if (is_update_) {
+    log_.norm_work_ += std::max(clock.between(began_, clock.worked_before_wait()), 0.0);
+  }
   log_.sums_[slot_].add(seconds, counts_);
   log_.seconds_.push_back(seconds);
   log_.last_ = slot_;

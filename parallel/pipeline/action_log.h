@@ -34,8 +34,9 @@ class ActionLog {
   ActionSeconds seconds() const;
   /// Clears the log.
   void clear();
-  /// Returns the mean costs, in seconds, of each stage's computations and of each rank's updates. What did not happen
-  /// costs nothing, and messages take no time. All ranks call it together and get the same result.
+  /// Returns the mean costs, in seconds, of each stage's computations and of each rank's updates, with the work of an
+  /// update before the ranks meet. What did not happen costs nothing, and messages take no time. All ranks call it
+  /// together and get the same result.
   Costs mean_costs() const;
 
  private:
@@ -57,6 +58,7 @@ class ActionLog {
   std::vector<double> seconds_;  // of all computations, reductions and updates
   std::vector<Sum> sums_;        // each stage's four operations; each rank's updates
   std::vector<double> after_;    // the work between these and the rank's next action
+  double norm_work_ = 0;         // of this rank's updates, before their last wait: for the norm of all gradients
   std::size_t last_ = 0;         // the index of the last action among those
   double ended_ = 0;             // when it ended
 };
@@ -80,6 +82,7 @@ class ActionLog::Scope {
   std::size_t slot_;
   double counts_;  // 0 for a reduction, whose own work counts as part of the update that follows
   bool counts_stragglers_;
+  bool is_update_;
   double began_;
 };
 

@@ -109,6 +109,26 @@ bool measure_memory(Module& layer, Tensor x, bool first, bool input_is_kept, Lay
   return in_use() == without_input || (is_view && input_is_kept);
 }
 
+/// Returns what a micro-batch keeps between the two parts of its backward, its input included if it is needed. `input`
+/// makes an input.
+std::int64_t measure_deferred(Module& layer, const std::function<Tensor()>& input, bool first) {
+  const Device device = input().device();
+  const auto in_use = [&] { return static_cast<std::int64_t>(allocator(device).stats().current_bytes); };
+  const std::int64_t before = in_use();
+  DeferredGradients weights;
+  {
+    Tensor x = input();
+    x.set_requires_grad(!first);
+    const Tensor y = layer.forward(x);
+    if (y.requires_grad()) {
+      const std::vector<Tensor> inputs(first ? 0 : 1, x);
+      weights = backward_inputs(y, Tensor::full(y.shape(), 1, y.dtype(), device), inputs);
+      x.zero_grad();
+    }
+  }
+  return in_use() - before;
+}
+
 /// Measures the memory that the layer takes in addition to its input, the tensors kept for the backward, its weights
 /// and their gradients: intermediate gradients, and the workspace of its operations.
 std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, std::int64_t kept_bytes) {
@@ -160,6 +180,7 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
         measure_times(layer, numbers, first, clock, kLongest / model.size(), repeats, profile);
       }
       input_is_kept = measure_memory(layer, zeros(), first, input_is_kept, profile);
+      profile.deferred_bytes = measure_deferred(layer, zeros, first);
       profile.workspace_bytes = measure_workspace(layer, zeros(), first, profile.kept_bytes);
     }
     allocator(device).empty_cache();
@@ -244,6 +265,16 @@ std::vector<double> bytes_of_stages(const std::vector<LayerProfile>& layers, con
       bytes[stage] += static_cast<double>(layer.output_bytes);
     }
   });
+  return bytes;
+}
+
+std::vector<double> deferred_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split,
+                                             std::int64_t input_bytes) {
+  std::vector<double> bytes(split.size());
+  for_each_layer(layers, split, [&](std::size_t stage, int, const LayerProfile& layer) {
+    bytes[stage] += static_cast<double>(layer.deferred_bytes);
+  });
+  bytes.at(0) = bytes_of_stages(layers, split, input_bytes, Stage::Recompute::no)[0];
   return bytes;
 }
 

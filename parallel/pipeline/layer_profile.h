@@ -19,6 +19,7 @@ struct LayerProfile {
   double backward_weight = 0;        ///< seconds for the gradients of its parameters
   std::int64_t kept_bytes = 0;       ///< what its forward keeps in memory for the backward, including its output
   std::int64_t freed_bytes = 0;      ///< the part of its input that nothing needs after the layer has run
+  std::int64_t deferred_bytes = 0;   ///< what it keeps between its backward_input and its backward_weight
   std::int64_t output_bytes = 0;     ///< what it passes to the next layer
   std::int64_t parameter_bytes = 0;  ///< its weights
   std::int64_t workspace_bytes = 0;  ///< the most that its forward and backward take in addition
@@ -63,5 +64,11 @@ std::vector<double> workspace_bytes_of_stages(const std::vector<LayerProfile>& l
 /// first stage counts `input_bytes`, the model's own input.
 std::vector<double> bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split,
                                     std::int64_t input_bytes, Stage::Recompute recompute);
+
+/// Returns the bytes that one micro-batch takes in each stage between the two parts of a split backward: the inputs and
+/// the gradients of the outputs of layers with weights. The first stage has no input gradient to compute, and keeps its
+/// graph.
+std::vector<double> deferred_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split,
+                                             std::int64_t input_bytes);
 
 }  // namespace stagecoach

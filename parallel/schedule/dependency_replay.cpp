@@ -12,7 +12,8 @@ DependencyReplay::DependencyReplay(const Schedule& schedule, bool sends_wait)
       sends_wait_(sends_wait),
       done_(schedule.stage_count(), schedule.microbatches),
       next_(schedule.ranks.size()),
-      reductions_(schedule.ranks.size()) {
+      reductions_(schedule.ranks.size()),
+      updates_(schedule.ranks.size()) {
   STAGECOACH_CHECK(schedule.is_lowered,
                    "expected a lowered schedule, got one without communication; call lower() first");
 }
@@ -48,8 +49,10 @@ std::optional<Action> DependencyReplay::missing(const Action& action) const {
       const auto gradient = gradient_missing(action);
       return gradient || schedule_.batch == 0 ? gradient : replica_missing(action);
     }
-    case Operation::update:
-      return gradient_missing(action);
+    case Operation::update: {
+      const auto gradient = gradient_missing(action);
+      return gradient || !schedule_.updates_meet ? gradient : rank_missing(action);
+    }
   }
   return std::nullopt;
 }
@@ -88,14 +91,30 @@ std::optional<Action> DependencyReplay::gradient_missing(const Action& reduction
 /// All replicas must reach a reduction. Returns the next action of a replica that has not.
 std::optional<Action> DependencyReplay::replica_missing(const Action& reduction) const {
   for (int replica = 0; replica < schedule_.replicas_of(reduction.stage); ++replica) {
-    const auto rank = static_cast<std::size_t>(schedule_.rank_of(reduction.stage, replica));
-    const auto& actions = schedule_.ranks[rank];
-    const bool is_past = reductions_[rank] > reduction.microbatch;
-    if (!is_past && next_[rank] < actions.size() && actions[next_[rank]] != reduction) {
-      return actions[next_[rank]];
+    if (const auto next = not_there(schedule_.rank_of(reduction.stage, replica), reduction, reductions_)) {
+      return next;
     }
   }
   return std::nullopt;
+}
+
+/// All ranks must reach an update where updates meet. Returns the next action of a rank that has not.
+std::optional<Action> DependencyReplay::rank_missing(const Action& update) const {
+  for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
+    if (const auto next = not_there(rank, update, updates_)) {
+      return next;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Action> DependencyReplay::not_there(int rank, const Action& meeting, const std::vector<int>& done) const {
+  if (done[static_cast<std::size_t>(rank)] > meeting.microbatch || is_done(rank)) {
+    return std::nullopt;
+  }
+  const Action& its_next = schedule_.ranks[static_cast<std::size_t>(rank)][next(rank)];
+  const bool is_there = its_next.operation == meeting.operation && its_next.microbatch == meeting.microbatch;
+  return is_there ? std::nullopt : std::optional(its_next);
 }
 
 void DependencyReplay::finish(const Action& action, int rank) {
@@ -103,7 +122,9 @@ void DependencyReplay::finish(const Action& action, int rank) {
     ++reductions_[static_cast<std::size_t>(rank)];
   } else if (action.operation == Operation::backward) {
     done_.at(action.stage, action.microbatch) |= bit_of(Operation::backward_input) | bit_of(Operation::backward_weight);
-  } else if (action.operation != Operation::update) {
+  } else if (action.operation == Operation::update) {
+    ++updates_[static_cast<std::size_t>(rank)];
+  } else {
     done_.at(action.stage, action.microbatch) |= bit_of(action.operation);
   }
 }
@@ -111,6 +132,10 @@ void DependencyReplay::finish(const Action& action, int rank) {
 void DependencyReplay::wake(const Action& action, int rank, std::vector<int>& open) const {
   if (is_send(action.operation) || (is_receive(action.operation) && sends_wait_)) {
     open.push_back(schedule_.rank_of(other_end(action)));
+  } else if (action.operation == Operation::update && schedule_.updates_meet) {
+    for (int other = 0; other < schedule_.rank_count(); ++other) {
+      open.push_back(other);
+    }
   } else if (schedule_.batch > 0 &&
              (gives_weight_gradient(action.operation) || action.operation == Operation::reduce_grad)) {
     // The other replicas may be waiting to reduce.

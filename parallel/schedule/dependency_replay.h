@@ -38,6 +38,10 @@ class DependencyReplay {
   std::optional<Action> input_missing(const Action& computation) const;
   std::optional<Action> gradient_missing(const Action& reduction_or_update) const;
   std::optional<Action> replica_missing(const Action& reduction) const;
+  std::optional<Action> rank_missing(const Action& update) const;
+  /// Returns the next action of `rank` if it has not reached the reduction or update `meeting`; `done` are those that
+  /// each rank has done.
+  std::optional<Action> not_there(int rank, const Action& meeting, const std::vector<int>& done) const;
   /// Adds to `open` the ranks that may have been waiting for `action`.
   void wake(const Action& action, int rank, std::vector<int>& open) const;
 
@@ -46,6 +50,7 @@ class DependencyReplay {
   Grid<unsigned> done_;            // one bit per operation; B counts as I and W
   std::vector<std::size_t> next_;  // one per rank
   std::vector<int> reductions_;    // done on each rank; a rank has a single stage if updates are listed
+  std::vector<int> updates_;       // the same
 };
 
 template <class Body>

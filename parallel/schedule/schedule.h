@@ -89,6 +89,8 @@ struct Schedule : Placement {
   bool is_lowered = false;
   /// Whether a send ends only when its receiver has taken the message. Otherwise the rank continues at once.
   bool sends_wait = false;
+  /// Whether an update waits until all ranks have their gradients, whose norm clips them.
+  bool updates_meet = false;
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
   using Placement::rank_of;

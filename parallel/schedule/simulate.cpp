@@ -98,6 +98,9 @@ class RankTimes {
       messages_.post(action, free);
     } else if (action.operation == Operation::reduce_grad) {
       return reduce(static_cast<std::size_t>(rank), action);
+    } else if (action.operation == Operation::update) {
+      start = update_start(static_cast<std::size_t>(rank));
+      update(static_cast<std::size_t>(rank), action);
     } else {
       double& after = after_[static_cast<std::size_t>(rank)];
       start = std::max(free + after, ready(action));
@@ -111,18 +114,44 @@ class RankTimes {
   void set_sizes(const std::vector<double>& sizes) { messages_.set_sizes(sizes); }
   /// Returns the work that `rank` has left after its last action so far.
   double after_last(std::size_t rank) const { return after_[rank]; }
-  /// Ends a step; returns the time at which `rank` is free.
-  double update(std::size_t rank) {
-    if (schedule_.batch > 0) {  // updates are listed
-      return free_[rank];
+  /// Ends a step; returns the times at which the ranks are free.
+  const std::vector<double>& end_step() {
+    if (schedule_.batch == 0) {  // otherwise updates are listed
+      norms_ = 0;
+      for (std::size_t rank = 0; rank < free_.size(); ++rank) {
+        update(rank, {Operation::update, 0, 0});
+      }
     }
-    const Action update{Operation::update, 0, 0};
-    free_[rank] = std::max(free_[rank] + after_[rank], reduced_[rank]) + work(rank, update);
-    after_[rank] = costs_.after_of(update, rank);
-    return free_[rank];
+    return free_;
   }
 
  private:
+  /// Returns when `rank` begins an update that comes next: before one at the end of a step it waits for its reductions.
+  double update_start(std::size_t rank) const { return std::max(free_[rank] + after_[rank], reduced_[rank]); }
+
+  void update(std::size_t rank, const Action& action) {
+    const double seconds = work(rank, action);
+    if (schedule_.updates_meet) {
+      free_[rank] = norm_known(action.microbatch) + seconds - costs_.norm_work_of(rank);
+    } else {
+      free_[rank] = update_start(rank) + seconds;
+    }
+    after_[rank] = costs_.after_of(action, rank);
+  }
+
+  /// Returns when all ranks know the norm of update `number`. When the first of them asks, all have reached the update.
+  double norm_known(int number) {
+    if (number == norms_) {
+      norm_known_ = 0;
+      for (std::size_t rank = 0; rank < free_.size(); ++rank) {
+        const double there = update_start(rank) + costs_.norm_work_of(rank) + costs_.norm_exchange_of(rank);
+        norm_known_ = std::max(norm_known_, there + costs_.norm_sum);
+      }
+      ++norms_;
+    }
+    return norm_known_;
+  }
+
   /// Returns the time of the next action of `rank`, which is `action`.
   double work(std::size_t rank, const Action& action) {
     if (seconds_.empty()) {
@@ -182,6 +211,8 @@ class RankTimes {
   std::vector<double> free_;
   std::vector<double> after_;    // the rank's work before its next action
   std::vector<double> reduced_;  // when the reductions of each rank end
+  int norms_ = 0;                // that are known
+  double norm_known_ = 0;        // since when the last one is
 };
 
 }  // namespace
@@ -238,7 +269,9 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
                        (costs.sizes.empty() || std::ssize(costs.sizes) >= schedule.microbatches) &&
                        (costs.bytes.empty() || costs.bytes.size() + 1 == stages) &&
                        (costs.update.empty() || costs.update.size() == schedule.ranks.size()) &&
-                       (costs.average.empty() || costs.average.size() == stages),
+                       (costs.average.empty() || costs.average.size() == stages) &&
+                       (costs.norm_work.empty() || costs.norm_work.size() == schedule.ranks.size()) &&
+                       (costs.norm_exchange.empty() || costs.norm_exchange.size() == schedule.ranks.size()),
                    "simulate: expected the costs of {1} stages, got {0}", costs.forward.size(), stages);
 }
 
@@ -252,17 +285,18 @@ void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
   }
 }
 
-/// Returns the seconds of work on `rank` in a step.
-double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank, const ActionSeconds& seconds = {}) {
-  if (!seconds.empty()) {
-    return std::accumulate(seconds[rank].begin(), seconds[rank].end(), 0.0);
-  }
-  const auto work_of = [&](const Action& action) { return costs.of(action, rank) + costs.after_of(action, rank); };
+/// Returns the seconds of work on `rank` in a step, or in as many as `seconds` has the times of.
+double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank, const ActionSeconds& seconds = {},
+                    std::int64_t steps = 1) {
+  const auto work_of = [&](const Action& action) {
+    return (seconds.empty() ? costs.of(action, rank) : 0) + costs.after_of(action, rank);
+  };
   double busy = schedule.batch > 0 ? 0 : work_of({Operation::update, 0, 0});
   for (const Action& action : schedule.ranks[rank]) {
     busy += work_of(action);
   }
-  return busy;
+  busy *= static_cast<double>(steps);
+  return seconds.empty() ? busy : std::accumulate(seconds[rank].begin(), seconds[rank].end(), busy);
 }
 
 std::int64_t count_timed(const std::vector<Action>& actions) {
@@ -280,6 +314,8 @@ void require_seconds(const Schedule& schedule, const ActionSeconds& seconds) {
                      schedule.ranks.size());
   }
 }
+
+double latest(const std::vector<double>& times) { return *std::max_element(times.begin(), times.end()); }
 
 /// Returns when a rank begins to work; nothing if it never does.
 std::optional<double> first_start(const std::vector<Action>& actions, const std::vector<Simulation::Timed>& times) {
@@ -312,11 +348,10 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
     }
   });
   double spans = 0;
+  result.ends = clock.end_step();
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    const double end = clock.update(r);
-    result.ends.push_back(end);
-    result.busy.push_back(busy_seconds(schedule, costs, r, seconds) -
-                          (seconds.empty() ? clock.after_last(r) : 0));  // that is in the next step
+    const double end = result.ends[r];
+    result.busy.push_back(busy_seconds(schedule, costs, r, seconds) - clock.after_last(r));  // that is in the next step
     result.seconds = std::max(result.seconds, end);
     result.span.push_back(end - first_start(schedule.ranks[r], result.timeline[r]).value_or(end));
     spans += result.span.back();
@@ -337,9 +372,7 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
   double busy = 0;
   for (double& end : ends) {
     run_step(schedule, clock, [](std::size_t, const Simulation::Timed&) {});
-    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-      end = std::max(end, clock.update(r));
-    }
+    end = latest(clock.end_step());
   }
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     busy += busy_seconds(schedule, costs, r);
@@ -359,7 +392,7 @@ std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs&
     if (static_cast<std::int64_t>(seconds[r].size()) != steps * (count_timed(schedule.ranks[r]) + 1)) {
       return std::nullopt;
     }
-    busy += std::accumulate(seconds[r].begin(), seconds[r].end(), 0.0);
+    busy += busy_seconds(schedule, costs, r, seconds, steps);
   }
   ReplayedSteps replay;
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -367,9 +400,7 @@ std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs&
       clock.set_sizes(last_sizes);
     }
     run_step(schedule, clock, [](std::size_t, const Simulation::Timed&) {});
-    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-      replay.seconds = std::max(replay.seconds, clock.update(r));
-    }
+    replay.seconds = latest(clock.end_step());
   }
   const double whole = replay.seconds * static_cast<double>(schedule.ranks.size());
   replay.idle = whole > 0 ? std::max(1 - busy / whole, 0.0) : 0;
@@ -381,17 +412,32 @@ std::vector<int> peak_activations(const Schedule& schedule) {
   return {peaks.begin(), peaks.end()};
 }
 
-std::vector<double> peak_bytes(const Schedule& schedule, const std::vector<double>& bytes) {
+std::vector<double> peak_bytes(const Schedule& schedule, const std::vector<double>& bytes,
+                               const std::vector<double>& deferred) {
   std::vector<double> peaks;
-  // B frees the activations; if the backward is split, W does.
   for (const auto& actions : schedule.ranks) {
     double alive = 0;
     double peak = 0;
     for (const auto& [operation, stage, microbatch] : actions) {
-      const double size = bytes[static_cast<std::size_t>(stage)];
-      alive += operation == Operation::forward ? size : 0;
+      const double whole = bytes[static_cast<std::size_t>(stage)];
+      const double rest = deferred.empty() ? whole : deferred[static_cast<std::size_t>(stage)];
+      switch (operation) {
+        case Operation::forward:
+          alive += whole;
+          break;
+        case Operation::backward:
+          alive -= whole;
+          break;
+        case Operation::backward_input:
+          alive += rest - whole;
+          break;
+        case Operation::backward_weight:
+          alive -= rest;
+          break;
+        default:
+          break;
+      }
       peak = std::max(peak, alive);
-      alive -= operation == Operation::backward || operation == Operation::backward_weight ? size : 0;
     }
     peaks.push_back(peak);
   }

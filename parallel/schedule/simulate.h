@@ -41,12 +41,20 @@ struct Costs {
   /// The time that the replicas of each stage take to sum their gradients, from the moment when the last replica is
   /// ready: [stages], or empty for zeros.
   std::vector<double> average = {};
+  /// Where updates meet (Schedule::updates_meet), to sum the squares of all gradients: [ranks], or empty for zeros. The
+  /// part of its update that a rank has done when it meets the others, and the time of the exchanges within that part.
+  std::vector<double> norm_work = {};
+  std::vector<double> norm_exchange = {};
+  /// The time of the sum, from the moment when the last rank is there.
+  double norm_sum = 0;
 
   /// Returns the same costs for every stage; messages take no time.
   static Costs uniform(int stages, double forward, double backward_input, double backward_weight);
   double of(const Action& action, std::size_t rank) const;
   double after_of(const Action& action, std::size_t rank) const;
   double update_of(std::size_t rank) const { return update.empty() ? 0 : update[rank]; }
+  double norm_work_of(std::size_t rank) const { return norm_work.empty() ? 0 : norm_work[rank]; }
+  double norm_exchange_of(std::size_t rank) const { return norm_exchange.empty() ? 0 : norm_exchange[rank]; }
 };
 
 /// Returns the costs of stages that run their forward again before each backward, or before the backward for the input
@@ -103,7 +111,9 @@ std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs&
 /// keeps its order.
 std::vector<int> peak_activations(const Schedule& schedule);
 
-/// Returns the same in bytes, where a micro-batch in flight through stage s takes `bytes[s]`.
-std::vector<double> peak_bytes(const Schedule& schedule, const std::vector<double>& bytes);
+/// Returns the same in bytes, where a micro-batch in flight through stage s takes `bytes[s]`, and `deferred[s]` between
+/// the two parts of a split backward; if that is empty, the same.
+std::vector<double> peak_bytes(const Schedule& schedule, const std::vector<double>& bytes,
+                               const std::vector<double>& deferred = {});
 
 }  // namespace stagecoach

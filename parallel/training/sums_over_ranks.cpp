@@ -26,18 +26,19 @@ std::vector<std::size_t> indices_of(const NamedTensors& parameters, const LayerR
   return indices;
 }
 
-/// Returns the sums of whole gradients on rank 0 of the tensor group, and zeros on the others. Holds one whole gradient
-/// at a time.
-std::vector<double> joined_sums(const NamedTensors& gradients, const NamedSlices& slices, Communicator& group) {
+}  // namespace
+
+std::vector<double> sums_of_rank(const NamedTensors& gradients, const NamedSlices& slices, Communicator* tensor_group) {
+  if (tensor_group == nullptr) {
+    return sums_of_squares(gradients);
+  }
   std::vector<double> sums;
   for (const auto& named : gradients) {
-    const NamedTensors whole = named.second.defined() ? join_slices({named}, slices, group) : NamedTensors{};
+    const NamedTensors whole = named.second.defined() ? join_slices({named}, slices, *tensor_group) : NamedTensors{};
     sums.push_back(whole.empty() ? 0 : sums_of_squares(whole)[0]);
   }
   return sums;
 }
-
-}  // namespace
 
 SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Module& model,
                               const Optimizer& optimizer) {
@@ -58,8 +59,7 @@ SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Mo
   const auto count = static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0.0));
   return [&comm, group = role.tensor_group, slices = model.named_slices(), is_owner, count,
           indices = indices_of(parameters, layers, counts)](const NamedTensors& gradients) {
-    const std::vector<double> sums =
-        group == nullptr ? sums_of_squares(gradients) : joined_sums(gradients, slices, *group);
+    const std::vector<double> sums = sums_of_rank(gradients, slices, group);
     std::vector<double> all(count);
     for (std::size_t i = 0; is_owner && i < sums.size(); ++i) {
       all[indices[i]] = sums[i];

@@ -16,4 +16,8 @@ namespace stagecoach {
 SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Module& model,
                               const Optimizer& optimizer);
 
+/// Returns what one rank contributes: the sums of squares of its `gradients`; with a tensor group, those of whole
+/// gradients on rank 0 of the group, and zeros on the others. The group holds one whole gradient at a time.
+std::vector<double> sums_of_rank(const NamedTensors& gradients, const NamedSlices& slices, Communicator* tensor_group);
+
 }  // namespace stagecoach

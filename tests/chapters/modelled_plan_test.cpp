@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include <regex>
+#include <sstream>
 
 #include "core/base/text_file.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "tests/chapters/pipelines.h"
 
 namespace stagecoach::test {
@@ -31,7 +33,10 @@ TEST_F(ModelledPlan, AStepTakesWhatExplainSays) {
       {kCh06, {"--ranks", "2", "--mode", "single"}},
       {kCh06, {"--ranks", "2", "--mode", "parameter"}},
       {kCh06, {"--ranks", "2", "--mode", "buckets", "--bucket-size", "64KiB", "--first-bucket-size", "64KiB"}},
-      {kCh06, {"--ranks", "2", "--mode", "central"}}};
+      {kCh06, {"--ranks", "2", "--mode", "central"}},
+      {kCh06, {"--model", "vit", "--mesh", "dp=2,pp=2", "--microbatches", "2", "--link", "nvlink4"}},
+      {kCh08, {"--mesh", "dp=2,tp=2", "--clip-norm", "0.1", "--link", "nvlink4"}},
+      {kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--rank-order", "pp-tp-dp", "--microbatches", "2", "--link", "nvlink4"}}};
   for (const std::string images : {"64", "96"}) {
     ASSERT_EQ(run(kMakeData, {"data" + images, "--train", images, "--test", "10"}).exit_code, 0);
   }
@@ -56,6 +61,29 @@ TEST_F(ModelledPlan, AStepTakesWhatExplainSays) {
     }
     std::filesystem::remove_all(folder() / "run64");
     std::filesystem::remove_all(folder() / "run96");
+  }
+}
+
+// It is a sum of parts that seldom peak together. Where a backward is split, output gradients wait for its second part.
+TEST_F(ModelledPlan, ResidentMemoryIsThatOfTheTensorsOrMore) {
+  for (const std::string& schedule : schedule_names()) {
+    SCOPED_TRACE(schedule);
+    const Outcome outcome = run(kCh05, {"--explain", "--clock", "modelled", "--ranks", "4", "--microbatches", "8",
+                                        "--schedule", schedule, "--model", "vit", "--depth", "10", "--out", "plan"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    std::istringstream lines(outcome.out.substr(outcome.out.find("Predicted resident memory")));
+    std::string line;
+    std::getline(lines, line);
+    std::getline(lines, line);
+    for (const double bytes : planned_step("plan")["memory_bytes"]) {
+      int rank = 0;
+      double mebibytes = 0;
+      std::getline(lines, line);
+      std::istringstream(line) >> rank >> mebibytes;
+      EXPECT_GE(1.001 * mebibytes * 1048576, bytes) << line;
+      EXPECT_LE(mebibytes * 1048576, 1.25 * bytes) << line;
+    }
+    std::filesystem::remove_all(folder() / "plan");
   }
 }
 

@@ -116,6 +116,22 @@ TEST_F(ModelledPrediction, IsWhatAMeshTakes) {
   expect_predicted(kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--model", "vit", "--microbatches", "2"});
 }
 
+// All ranks meet in each update, to sum the squares of all gradients.
+TEST_F(ModelledPrediction, IsWhatAnUpdateTakesThatClipsByTheNormOfAllGradients) {
+  make_data(105, 32);
+  const Flags clipped{"--ranks", "3", "--microbatches", "6", "--clip-norm", "0.1"};
+  expect_predicted(kCh02, {"--ranks", "3", "--clip-norm", "0.1"});
+  for (const char* schedule : {"1f1b", "zb-h2", "zbv", "interleaved"}) {
+    expect_predicted(kCh05, joined(clipped, {"--schedule", schedule, "--optimizer", "adam"}));
+  }
+  expect_predicted(kCh04, joined(clipped, {"--versions", "flush"}));
+  expect_predicted(kCh04, joined(clipped, {"--versions", "flush", "--replicas", "2,1"}));
+  expect_predicted(kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "2", "--clip-norm", "0.1"});
+  for (const char* mesh : {"tp=2", "dp=2,pp=2,tp=2"}) {
+    expect_predicted(kCh08, {"--mesh", mesh, "--model", "vit", "--microbatches", "3", "--clip-norm", "0.1"});
+  }
+}
+
 // The first epoch writes a trace, whose text is gathered from all ranks.
 TEST_F(ModelledPrediction, PeakMemoryIsTheSameInEveryEpoch) {
   make_data(384, 32);

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "parallel/schedule/lower.h"
+#include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
@@ -180,6 +181,27 @@ TEST(Simulate, ReplaysStepsWithTheTimeOfEachAction) {
 }
 
 // Rank 1 begins when all of micro-batch 0 has arrived. The link is free for micro-batch 1, which is half as large.
+// Updates take 3 on rank 0 and 4 on rank 1, of which 1 and 2 come before the ranks meet; the sum takes 5.
+TEST(Simulate, UpdatesMeet) {
+  for (const int batch : {0, 2}) {
+    Schedule schedule =
+        batch == 0 ? lower(make_schedule("1f1b", 2, 2)) : lower(pipedream_schedule({1, 1}, 4, batch, Versions::flush));
+    Costs costs = unit_costs(2, 1);
+    costs.update = {3, 4};
+    const Simulation apart = simulate(schedule, costs);
+    schedule.updates_meet = true;
+    costs.norm_work = {1, 2};
+    costs.norm_exchange = {0.5, 0};
+    costs.norm_sum = 5;
+    const Simulation together = simulate(schedule, costs);
+    // Rank 0 ends the backwards of a batch last, at 9, and rank 1 at 7.
+    EXPECT_NEAR(apart.ends[0], batch == 0 ? 9 + 3 : 2 * (9 + 3), 1e-12);
+    EXPECT_NEAR(together.ends[0], (batch == 0 ? 1 : 2) * (9 + 1 + 0.5 + 5 + 2), 1e-12);
+    EXPECT_NEAR(together.ends[1], (batch == 0 ? 1 : 2) * (9 + 1 + 0.5 + 5 + 2), 1e-12);
+    EXPECT_EQ(together.busy, apart.busy) << "to wait for a norm is not work";
+  }
+}
+
 TEST(Simulate, SmallMicroBatchesTakeTheLinkForLess) {
   const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   Costs costs = Costs::uniform(2, 1, 1, 1);
