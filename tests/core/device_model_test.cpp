@@ -20,7 +20,7 @@
 namespace stagecoach {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using test::fails_with;
 
 /// A device with round numbers: 1 TFLOP/s, half of it at 10^6 operations; 1 GB/s; 2 µs per launch.
@@ -138,7 +138,7 @@ TEST(DeviceModel, FileWithoutTheRateOfWideConvolutionsTakesThatOfConvolutions) {
   auto& wide = model.float32[static_cast<std::size_t>(CostKind::wide_convolution)];
   convolution.flops_per_second = 2e12;
   wide.flops_per_second = 3e12;
-  auto json = parse_json<Json>(to_json(model), "file");
+  auto json = parse_json<OrderedJson>(to_json(model), "file");
   EXPECT_EQ(to_json(device_model_from_json(json.dump(), "file")), to_json(model));
   json["float32"].erase("wide_convolution");
   wide = convolution;
@@ -147,26 +147,28 @@ TEST(DeviceModel, FileWithoutTheRateOfWideConvolutionsTakesThatOfConvolutions) {
 
 TEST(DeviceModel, FileWithAMistakeIsRefusedByName) {
   const std::string right = to_json(device_model("h200"));
-  using Edit = std::function<void(Json&)>;
+  using Edit = std::function<void(OrderedJson&)>;
   const std::vector<std::pair<Edit, const char*>> mistakes{
-      {[](Json& j) { j.erase("name"); }, "mine.json: 'name' is missing"},
-      {[](Json& j) { j.erase("float64"); }, "mine.json: 'float64' is missing: expected an object with the rates"},
-      {[](Json& j) { j["float32"].erase("attention"); }, "mine.json: float32: 'attention' is missing"},
-      {[](Json& j) { j["float32"]["reduction"].erase("half"); }, "float32: reduction: 'half' is missing"},
-      {[](Json& j) { j["float32"]["copy"] = 1; }, "mine.json: float32: unknown key \"copy\""},
-      {[](Json& j) { j["bandwidth"] = 1; }, "mine.json: unknown key \"bandwidth\": expected only name, backend"},
-      {[](Json& j) { j.erase("backend"); }, "'backend' is missing: expected \"cpu\" or \"cuda\"; add it"},
-      {[](Json& j) { j["backend"] = "tpu"; }, "'backend': expected \"cpu\" or \"cuda\", got \"tpu\""},
-      {[](Json& j) { j["bytes_per_second"] = "fast"; }, "'bytes_per_second': expected bytes per second from 1"},
-      {[](Json& j) { j["bytes_per_second"] = 0; }, "got 0; correct it"},
-      {[](Json& j) { j["launch_seconds"] = -1e-6; }, "'launch_seconds': expected seconds from 0"},
-      {[](Json& j) { j["float64"]["elementwise"]["flops_per_second"] = -1; }, "got -1; correct it"},
-      {[](Json& j) { j["memory_bytes"] = 1.5; }, "'memory_bytes': expected a whole number of bytes from 1"},
-      {[](Json& j) { j["copy_engines"] = 100; }, "'copy_engines': expected a whole number from 0 to 16, got 100"},
-      {[](Json& j) { j = Json::array({1}); }, "mine.json: expected an object"},
+      {[](OrderedJson& j) { j.erase("name"); }, "mine.json: 'name' is missing"},
+      {[](OrderedJson& j) { j.erase("float64"); },
+       "mine.json: 'float64' is missing: expected an object with the rates"},
+      {[](OrderedJson& j) { j["float32"].erase("attention"); }, "mine.json: float32: 'attention' is missing"},
+      {[](OrderedJson& j) { j["float32"]["reduction"].erase("half"); }, "float32: reduction: 'half' is missing"},
+      {[](OrderedJson& j) { j["float32"]["copy"] = 1; }, "mine.json: float32: unknown key \"copy\""},
+      {[](OrderedJson& j) { j["bandwidth"] = 1; }, "mine.json: unknown key \"bandwidth\": expected only name, backend"},
+      {[](OrderedJson& j) { j.erase("backend"); }, "'backend' is missing: expected \"cpu\" or \"cuda\"; add it"},
+      {[](OrderedJson& j) { j["backend"] = "tpu"; }, "'backend': expected \"cpu\" or \"cuda\", got \"tpu\""},
+      {[](OrderedJson& j) { j["bytes_per_second"] = "fast"; }, "'bytes_per_second': expected bytes per second from 1"},
+      {[](OrderedJson& j) { j["bytes_per_second"] = 0; }, "got 0; correct it"},
+      {[](OrderedJson& j) { j["launch_seconds"] = -1e-6; }, "'launch_seconds': expected seconds from 0"},
+      {[](OrderedJson& j) { j["float64"]["elementwise"]["flops_per_second"] = -1; }, "got -1; correct it"},
+      {[](OrderedJson& j) { j["memory_bytes"] = 1.5; }, "'memory_bytes': expected a whole number of bytes from 1"},
+      {[](OrderedJson& j) { j["copy_engines"] = 100; },
+       "'copy_engines': expected a whole number from 0 to 16, got 100"},
+      {[](OrderedJson& j) { j = OrderedJson::array({1}); }, "mine.json: expected an object"},
   };
   for (const auto& [edit, text] : mistakes) {
-    auto json = parse_json<Json>(right, "right");
+    auto json = parse_json<OrderedJson>(right, "right");
     edit(json);
     EXPECT_TRUE(fails_with<DataError>({text}, [&] { device_model_from_json(json.dump(), "mine.json"); }));
   }

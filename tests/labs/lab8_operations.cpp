@@ -73,6 +73,11 @@ void require_writes_nothing(const char* name, const Operation& operation) {
     if (x.to_vector<float>() != x_before) {
       throw Failed(fmt::format("{} to leave x as it is{}", name, for_case()), "it overwrites x", kWrites);
     }
+    if (!x.is_leaf()) {
+      throw Failed(fmt::format("{} to leave x as it is{}", name, for_case()),
+                   "x has the node of y: a copy of a Tensor is the same tensor; y must be another one, or an alias",
+                   kWrites);
+    }
     backward(y, upstream);
     if (upstream.to_vector<float>() != upstream_before) {
       throw Failed(fmt::format("the backward of {} to leave the gradient of y as it is{}", name, for_case()),

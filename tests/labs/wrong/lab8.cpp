@@ -20,7 +20,7 @@ Tensor reduced(const Tensor& x, Communicator& comm, double factor = 1, bool in_p
 
 // Wrong operations.
 
-enum class Does { nothing, sum, mean, sum_in_place, share };
+enum class Does { nothing, nothing_to_itself, sum, mean, sum_in_place, share };
 
 Tensor apply(Does what, const Tensor& x, Communicator& comm) {
   const double share = 1.0 / comm.size();
@@ -33,6 +33,8 @@ Tensor apply(Does what, const Tensor& x, Communicator& comm) {
       return reduced(x, comm, 1, true);
     case Does::share:
       return scale(x, share);
+    case Does::nothing_to_itself:
+      return x;
     case Does::nothing:
       break;
   }
@@ -195,6 +197,8 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
       operation({Does::sum_in_place, Does::nothing});
   add_answer("f_overwrites", "The backward of f writes its sum over the gradient that it is given.", writes)
       .copy_to_ranks = operation({Does::nothing, Does::sum_in_place});
+  add_answer("f_same_tensor", "The result of f is x itself, which gets the node of f.", writes).copy_to_ranks =
+      operation({Does::nothing_to_itself, Does::sum});
   add_answer("always_records", "f records a node also where gradients are disabled.", needed).copy_to_ranks =
       operation({Does::nothing, Does::sum, Records::always});
   add_answer("round_robin", "Hidden features are distributed round-robin, not in blocks.", slices).cut_pair =
