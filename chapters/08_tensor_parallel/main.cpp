@@ -68,9 +68,8 @@ void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
                         {.layers = layers_for(plan.settings, mesh.tensor(), comm_thread ? &*comm_thread : nullptr),
                          .loss = loss_of(plan.settings.training, &mesh.tensor()),
                          .shard = {position.data, sizes.data}});
-  const NamedTensors parameters = worker.layers->named_parameters();
-  Reducer reducer(sizes.data > 1 ? parameters : NamedTensors{}, mesh.data(),
-                  {.caps = plan.settings.data_parallel.caps()});
+  const NamedTensors parameters = sizes.data > 1 ? worker.layers->named_parameters() : NamedTensors{};  // of replicas
+  Reducer reducer(parameters, mesh.data(), {.caps = plan.settings.data_parallel.caps()});
   // --resume loads both; each epoch saves both to --out, as whole weights: a run can go on with another pp and tp.
   run.set_up_checkpoints(data, *worker.layers, *worker.optimizer);
   broadcast_module(*worker.layers, mesh.data());
@@ -91,8 +90,7 @@ void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
     require_equal_replicas(parameters, mesh.data());  // throws unless their weights are equal
     evaluate(worker.pipeline, plan, epoch, worker.test_loader, counts ? nullptr : &uncounted);
   }
-  print_sample(plan.settings, worker.pipeline, plan.schedule, mesh.pipeline(), rank.index == 0,
-               &mesh.tensor());  // --sample
+  print_sample(plan.settings, worker.pipeline, plan.schedule, mesh.pipeline(), rank.index == 0, &mesh.tensor());
 }
 
 void train(const Settings& settings) {
