@@ -38,6 +38,12 @@ endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   stagecoach_compile_options(-Wno-pass-failed)  # with little optimisation a loop that could be vectorised is not
   stagecoach_compile_options(-Wno-deprecated-declarations)  # std::stable_sort of libstdc++ 12 uses one; g++ tells of ours
+  # -march=native of Clang 19 asks for avx10.1-256 beside AVX-512, and warns of that itself.
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-Winvalid-feature-combination STAGECOACH_WARNS_OF_FEATURES)
+  if(STAGECOACH_WARNS_OF_FEATURES)
+    stagecoach_compile_options(-Wno-invalid-feature-combination)
+  endif()
 endif()
 if(STAGECOACH_WERROR)
   stagecoach_compile_options(-Werror)

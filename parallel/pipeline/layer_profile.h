@@ -19,10 +19,10 @@ struct LayerProfile {
   double backward_weight = 0;        ///< seconds for the gradients of its parameters
   std::int64_t kept_bytes = 0;       ///< what its forward keeps in memory for the backward, including its output
   std::int64_t freed_bytes = 0;      ///< the part of its input that nothing needs after the layer has run
-  std::int64_t deferred_bytes = 0;   ///< what it keeps between its backward_input and its backward_weight
   std::int64_t output_bytes = 0;     ///< what it passes to the next layer
   std::int64_t parameter_bytes = 0;  ///< its weights
   std::int64_t workspace_bytes = 0;  ///< the most that its forward and backward take in addition
+  std::int64_t deferred_bytes = 0;   ///< what it keeps between its backward_input and its backward_weight
 
   /// Returns the seconds of its backward. With recomputation that includes a second forward.
   double backward(Stage::Recompute recompute) const {
