@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "chapters/common/dry_run.h"
+#include "chapters/common/planned_memory.h"
 #include "chapters/common/planned_step.h"
 #include "chapters/common/prediction.h"
 #include "core/base/phrases.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "chapters/common/open.h"
-#include "chapters/common/prediction.h"
+#include "chapters/common/planned_memory.h"
 #include "chapters/common/profile_file.h"
 #include "core/base/text_file.h"
 #include "core/base/throw_if.h"

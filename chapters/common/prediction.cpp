@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "chapters/common/dry_run.h"
+#include "chapters/common/planned_memory.h"
 #include "chapters/common/planned_step.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
@@ -49,122 +50,7 @@ std::string theory(const Plan& plan) {
                      settings.run.profile ? ", if all stages took equally long" : "");
 }
 
-/// Returns the bytes of the images of a micro-batch, as the first stage gets them.
-std::int64_t input_bytes(const Plan& plan, std::int64_t microbatch) {
-  return static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
-}
-
-/// The most bytes that a rank holds on its device while it trains, predicted before anything is allocated.
-struct RankMemory {
-  double weights = 0;
-  double gradients = 0;    ///< of its weights: accumulated ones, and ones that wait to be accumulated
-  double optimizer = 0;    ///< the optimizer's state: sgd's velocity, adam's two moments
-  double activations = 0;  ///< of all micro-batches in flight, also between I and W, and the graph of a recomputed one
-  double received = 0;     ///< copies of what other ranks sent to its stages, and the buffers of posted receives
-  double workspace = 0;    ///< of the operations, and the gradients of activations during a backward
-
-  double total() const { return weights + gradients + optimizer + activations + received + workspace; }
-};
-
-/// Returns the memory of each rank. The plan's layers must have been measured, with micro-batches of `microbatch`
-/// images.
-std::vector<RankMemory> predict_memory(const Plan& plan, std::int64_t microbatch) {
-  const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
-  const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
-  const auto rebuilt = rebuilt_bytes(plan);
-  const auto deferred = deferred_bytes_of_stages(plan.profile, plan.split, input_bytes(plan, microbatch));
-  const auto activations = peak_bytes(plan.schedule, kept_bytes(plan, microbatch), deferred);
-  const std::vector<double> none(weights.size());  // the first layer counts its input then, if it needs it
-  const auto received = peak_bytes(plan.schedule, received_bytes(plan, microbatch), none);
-  const auto posted = peak_receive_bytes(plan.schedule, message_bytes(plan, microbatch));
-  const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
-  std::vector<RankMemory> ranks(activations.size());
-  for (std::size_t s = 0; s < weights.size(); ++s) {
-    RankMemory& rank = ranks[static_cast<std::size_t>(plan.first_rank(static_cast<int>(s)))];
-    rank.weights += weights[s];
-    rank.activations = std::max(rank.activations, rebuilt[s]);  // for the backward of one stage at a time
-    rank.workspace = std::max(rank.workspace, workspace[s]);
-  }
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    ranks[r].gradients = ranks[r].weights + waiting[r];
-    ranks[r].optimizer = optimizer_bytes_per_weight_byte(plan.settings.training) *
-                         updated_bytes(plan, static_cast<int>(r), ranks[r].weights);
-    ranks[r].activations += activations[r];
-    ranks[r].received = received[r] + posted[r];
-  }
-  return ranks;
-}
-
-void print_memory(const Plan& plan, std::int64_t microbatch, const std::vector<RankMemory>& ranks) {
-  fmt::print("\nMemory, in MiB; activations are those of one micro-batch\n  {:<6} {:>5} {:>8} {:>9} {:>12} {:>9}\n",
-             "stage", "rank", "layers", "weights", "activations", "sent on");
-  const auto kept = kept_bytes(plan, microbatch);
-  const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
-  std::size_t layer = 0;
-  for (std::size_t s = 0; s < kept.size(); ++s) {
-    layer += static_cast<std::size_t>(plan.split[s]);
-    const std::int64_t sent = s + 1 < kept.size() ? plan.profile[layer - 1].output_bytes : 0;
-    fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.stage_to_rank[s], plan.split[s],
-               weights[s] / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
-  }
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const double waiting = ranks[r].gradients - ranks[r].weights;
-    fmt::print(
-        "  rank {} holds at most {:.3f} MiB of activations at once{}\n", r, ranks[r].activations / kMiB,
-        waiting > 0 ? fmt::format(", and {:.3f} MiB of gradients that wait for their turn", waiting / kMiB) : "");
-  }
-}
-
-/// Prints one line per rank: the total for a rank in its own process, and its parts.
-void print_predicted_memory(const std::vector<RankMemory>& ranks) {
-  fmt::print(
-      "\nPredicted resident memory of each rank as a process of its own, in MiB, not counting the program and the "
-      "images of --data\n  {:<6} {:>9} {:>9} {:>9} {:>9} {:>12} {:>9} {:>9}\n",
-      "rank", "total", "weights", "gradients", "optimizer", "activations", "received", "workspace");
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const RankMemory& rank = ranks[r];
-    fmt::print("  {:<6} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>12.3f} {:>9.3f} {:>9.3f}\n", r, rank.total() / kMiB,
-               rank.weights / kMiB, rank.gradients / kMiB, rank.optimizer / kMiB, rank.activations / kMiB,
-               rank.received / kMiB, rank.workspace / kMiB);
-  }
-}
-
 }  // namespace
-
-double optimizer_bytes_per_weight_byte(const TrainingSettings& training) {
-  switch (training.optimizer) {
-    case OptimizerKind::sgd:
-      return training.momentum != 0 ? 1 : 0;
-    case OptimizerKind::adagrad:
-      return 1;  // the sum of the squares
-    default:
-      return 2;  // the first and the second moment
-  }
-}
-
-double updated_bytes(const Plan& plan, int rank, double weights) {
-  return plan.tied && plan.tied->copy_rank == rank ? weights - plan.tied->bytes : weights;
-}
-
-std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch) {
-  return bytes_of_stages(plan.profile, plan.split, input_bytes(plan, microbatch), plan.recompute);
-}
-
-std::vector<double> rebuilt_bytes(const Plan& plan) {
-  return plan.recompute == Stage::Recompute::yes ? bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no)
-                                                 : std::vector<double>(plan.split.size());
-}
-
-std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
-  std::vector<double> bytes = message_bytes(plan, microbatch);
-  bytes.insert(bytes.begin(), 0);  // the first stage gets images, and no message
-  for (int stage = 1; stage < plan.stages(); ++stage) {
-    if (plan.first_rank(stage) == plan.first_rank(stage - 1)) {
-      bytes[static_cast<std::size_t>(stage)] = 0;
-    }
-  }
-  return bytes;
-}
 
 std::vector<LinkTraffic> traffic_of(const Plan& plan, const Schedule& schedule) {
   std::vector<LinkTraffic> links = link_traffic(schedule, message_bytes(plan, plan.microbatch));
@@ -305,6 +191,8 @@ double exchange_share(const ActionSeconds& exchanges, double seconds) {
   return seconds > 0 ? all / (static_cast<double>(exchanges.size()) * seconds) : 0;
 }
 
+namespace {
+
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
 Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionLog& log, std::int64_t steps) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle};
@@ -333,6 +221,8 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
   return prediction;
 }
 
+}  // namespace
+
 Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<Communicator*>& same_stages) {
   Costs costs = log.mean_costs();
   for (Communicator* group : same_stages) {
@@ -353,6 +243,8 @@ Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Com
                                           : std::nullopt;
           }};
 }
+
+namespace {
 
 /// Returns the mean costs of the actions as simulated. On the modelled clock these contain the loss and the update,
 /// which a profile of the layers does not.
@@ -379,6 +271,8 @@ Costs simulated_costs(const Schedule& schedule, const Simulation& simulation, Co
   }
   return costs;
 }
+
+}  // namespace
 
 void explain(const Plan& plan, double collective_bytes) {
   const Settings& settings = plan.settings;
@@ -429,12 +323,12 @@ void explain(const Plan& plan, double collective_bytes) {
                    .memory_bytes = planned.memory_bytes,
                    .link_bytes = std::max(busiest_link_bytes(plan, plan.schedule), collective_bytes)};
   if (measured) {
-    const auto ranks = predict_memory(plan, plan.microbatch);
+    const auto ranks = planned_memory(plan, plan.microbatch);
     print_memory(plan, plan.microbatch, ranks);
-    print_predicted_memory(ranks);
+    print_planned_memory(ranks);
     if (planned.memory_bytes.empty()) {
       std::transform(ranks.begin(), ranks.end(), std::back_inserter(step.memory_bytes),
-                     [](const RankMemory& rank) { return rank.total(); });
+                     [](const PlannedMemory& rank) { return rank.total(); });
     }
   }
   if (!settings.run.out.empty()) {

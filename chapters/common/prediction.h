@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Predictions of a plan's times, messages and memory: shown by --explain before a run, and beside the measurements
+/// Predictions of a plan's times and messages: shown by --explain before a run, and beside the measurements
 /// after it.
 
 #include <cstdint>
@@ -56,18 +56,6 @@ Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Com
 /// `message_bytes`). Only a schedule of one step can be written in PyTorch's format.
 void write_tables(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation,
                   const std::vector<double>& message_bytes, TableFormat format = TableFormat::stagecoach);
-
-// The parts of a prediction of memory that do not depend on the kind of schedule.
-/// Returns the bytes of state that the optimizer keeps per byte of weights.
-double optimizer_bytes_per_weight_byte(const TrainingSettings& training);
-/// Returns those of the bytes of a rank's weights that its optimizer updates: without a copy of tied ones.
-double updated_bytes(const Plan& plan, int rank, double weights);
-/// Returns the bytes that one micro-batch of `microbatch` images in flight takes in each stage (see bytes_of_stages).
-std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch);
-/// Returns the bytes of the graph that --recompute builds again for a backward of each stage; without it zeros.
-std::vector<double> rebuilt_bytes(const Plan& plan);
-/// Returns the bytes that each stage receives from another rank for one micro-batch.
-std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch);
 
 /// Returns what a run of `schedule`, the plan's or a part of it, sends over each link: its messages, in the size of the
 /// largest micro-batch, and tied weights.
