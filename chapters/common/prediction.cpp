@@ -160,7 +160,9 @@ ActionSeconds exchanges_in(const Plan& plan, const std::vector<std::int64_t>& st
       for (const Action& action : plan.schedule.ranks[rank]) {
         if (is_computation(action.operation)) {
           const std::int64_t size = sizes[static_cast<std::size_t>(action.microbatch)];
-          seconds[rank].push_back(exchange_seconds(plan, action, size));
+          if (size > 0) {
+            seconds[rank].push_back(exchange_seconds(plan, action, size));
+          }
         } else if (!is_message(action.operation)) {
           seconds[rank].push_back(exchange_seconds(plan, action, 0));
         }

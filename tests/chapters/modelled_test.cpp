@@ -103,6 +103,19 @@ TEST_F(ModelledPrediction, IsWhatEachScheduleTakes) {
   expect_predicted(kCh04, {"--ranks", "3", "--microbatches", "4", "--replicas", "2,1"});
 }
 
+// The last batch has 3 images, so half of its micro-batches do not exist.
+TEST_F(ModelledPrediction, IsWhatALastBatchOfFewImagesTakes) {
+  make_data(99, 32);
+  for (const char* schedule : {"gpipe", "interleaved", "zb-h1", "zbv"}) {
+    expect_predicted(kCh05, {"--ranks", "2", "--microbatches", "6", "--schedule", schedule});
+  }
+  for (const char* versions : {"stash", "flush"}) {
+    expect_predicted(kCh04, {"--ranks", "3", "--microbatches", "6", "--versions", versions});
+  }
+  expect_predicted(kCh05, {"--ranks", "2", "--microbatches", "6", "--clip-norm", "0.1"});
+  expect_predicted(kCh08, {"--mesh", "pp=2,tp=2", "--model", "vit", "--microbatches", "6"});
+}
+
 TEST_F(ModelledPrediction, IsWhatAMeshTakes) {
   make_data(96, 32);
   for (const char* mode : {"single", "parameter", "buckets", "central"}) {

@@ -180,6 +180,17 @@ TEST(Simulate, ReplaysStepsWithTheTimeOfEachAction) {
   EXPECT_FALSE(replay_steps(schedule, costs, seconds, 3).has_value()) << "these are the times of two steps";
 }
 
+TEST(Simulate, ReplaysALastStepWithoutMicroBatchesThatDoNotExist) {
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
+  const Costs costs = Costs::uniform(2, 1, 1, 1);
+  const ActionSeconds seconds{{1, 1, 2, 2, 0, 1, 2, 0}, {1, 1, 2, 2, 0, 1, 2, 0}};
+  const auto replay = replay_steps(schedule, costs, seconds, 2, {1, 0});
+  ASSERT_TRUE(replay.has_value());
+  EXPECT_DOUBLE_EQ(replay->seconds, 9 + 6);
+  EXPECT_DOUBLE_EQ(replay->idle, 1 - 2 * (6 + 3) / (2 * 15.0));
+  EXPECT_FALSE(replay_steps(schedule, costs, seconds, 2, {1, 1}).has_value()) << "a time for each action is needed";
+}
+
 // Rank 1 begins when all of micro-batch 0 has arrived. The link is free for micro-batch 1, which is half as large.
 // Updates take 3 on rank 0 and 4 on rank 1, of which 1 and 2 come before the ranks meet; the sum takes 5.
 TEST(Simulate, UpdatesMeet) {
