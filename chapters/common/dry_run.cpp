@@ -130,10 +130,12 @@ class DryRank {
     if (reducer_) {
       reducer_->finish();
     }
-    return tied_seconds(plan_, rank_) + timed([&] {
-             optimizer_->step();
-             optimizer_->zero_grad();
-           });
+    const double seconds = tied_seconds(plan_, rank_) + timed([&] { optimizer_->step(); });
+    for (const auto& [name, parameter] :
+         layers_->named_parameters()) {  // also a tied copy, which is not the optimizer's
+      Tensor(parameter).zero_grad();
+    }
+    return seconds;
   }
 
   /// Returns the tensor of a message, or of another stage of this rank.

@@ -155,19 +155,20 @@ ActionSeconds exchanges_in(const Plan& plan, const std::vector<std::int64_t>& st
   ActionSeconds seconds(plan.schedule.ranks.size());
   for (const std::int64_t images : steps) {
     auto sizes = micro_batch_sizes(images, plan.schedule.microbatches);
-    sizes.resize(static_cast<std::size_t>(plan.schedule.microbatches));  // of few images, some do not exist
+    const bool lists_updates = plan.schedule.batch > 0;  // then these are the images of one batch among several
+    const Schedule schedule =
+        lists_updates ? plan.schedule : with_fewer_microbatches(plan.schedule, static_cast<int>(sizes.size()));
+    sizes.resize(static_cast<std::size_t>(schedule.microbatches));
     for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
-      for (const Action& action : plan.schedule.ranks[rank]) {
+      for (const Action& action : schedule.ranks[rank]) {
         if (is_computation(action.operation)) {
           const std::int64_t size = sizes[static_cast<std::size_t>(action.microbatch)];
-          if (size > 0) {
-            seconds[rank].push_back(exchange_seconds(plan, action, size));
-          }
+          seconds[rank].push_back(exchange_seconds(plan, action, size));
         } else if (!is_message(action.operation)) {
           seconds[rank].push_back(exchange_seconds(plan, action, 0));
         }
       }
-      if (plan.schedule.batch == 0) {  // otherwise updates are listed
+      if (!lists_updates) {
         seconds[rank].push_back(tied_seconds(plan, static_cast<int>(rank)));
       }
     }
@@ -210,8 +211,7 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
   // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
   if (plan.world.clock == ClockKind::modelled) {
     const ActionSeconds seconds = with_exchanges(log.seconds(), exchanges);
-    auto last = relative_sizes(plan, micro_batch_sizes(plan.last_images, plan.schedule.microbatches));
-    last.resize(static_cast<std::size_t>(plan.schedule.microbatches));  // of few images, some do not exist
+    const auto last = relative_sizes(plan, micro_batch_sizes(plan.last_images, plan.schedule.microbatches));
     if (const auto replay = replay_steps(plan.schedule, measured, seconds, steps, last)) {
       prediction.predicted_seconds = replay->seconds;
       prediction.predicted_idle = replay->idle;

@@ -208,10 +208,7 @@ double Clock::between(double begin, double end) const {
   return kind() == ClockKind::modelled ? std::round(passed * kPicosecondsPerSecond) / kPicosecondsPerSecond : passed;
 }
 
-Waiting::Waiting(Clock& clock) : clock_(clock), began_(clock.now()), until_(began_) {
-  clock_.worked_before_wait_ = began_ - clock_.waited_;
-  clock_.stop();
-}
+Waiting::Waiting(Clock& clock) : clock_(clock), began_(clock.now()), until_(began_) { clock_.stop(); }
 
 void Waiting::until_all(double latest, double seconds) {
   if (clock_.kind() != ClockKind::wall) {

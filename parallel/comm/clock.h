@@ -51,8 +51,10 @@ class Clock {
   /// Returns the part of it for which collectives waited for the last of their ranks to begin. A wall clock cannot tell
   /// that from the time of their messages, and returns 0.
   double waited_for_stragglers() const { return waited_for_stragglers_; }
-  /// Returns the seconds of this rank's own work, waits excluded, when its last wait began.
-  double worked_before_wait() const { return worked_before_wait_; }
+  /// Marks that the ranks now meet to sum the norm of all gradients.
+  void mark_norm() { worked_before_norm_ = now() - waited_; }
+  /// Returns the seconds of this rank's own work, waits excluded, at the last such mark.
+  double worked_before_norm() const { return worked_before_norm_; }
 
  protected:
   explicit Clock(const Network& network) : network_(network) {}
@@ -67,7 +69,7 @@ class Clock {
   Network network_;
   double waited_ = 0;
   double waited_for_stragglers_ = 0;
-  double worked_before_wait_ = 0;
+  double worked_before_norm_ = 0;
 };
 
 /// Marks the rank as waiting for others until the end of the scope. What it computes meanwhile takes no time, except by

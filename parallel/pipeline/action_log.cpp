@@ -106,7 +106,7 @@ ActionLog::Scope::~Scope() {
   const Clock& clock = log_.comm_.clock();
   const double seconds = clock.between(began_, worked());
   if (is_update_) {
-    log_.norm_work_ += std::max(clock.between(began_, clock.worked_before_wait()), 0.0);
+    log_.norm_work_ += std::max(clock.between(began_, clock.worked_before_norm()), 0.0);
   }
   log_.sums_[slot_].add(seconds, counts_);
   log_.seconds_.push_back(seconds);

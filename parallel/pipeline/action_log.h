@@ -58,7 +58,7 @@ class ActionLog {
   std::vector<double> seconds_;  // of all computations, reductions and updates
   std::vector<Sum> sums_;        // each stage's four operations; each rank's updates
   std::vector<double> after_;    // the work between these and the rank's next action
-  double norm_work_ = 0;         // of this rank's updates, before their last wait: for the norm of all gradients
+  double norm_work_ = 0;         // of this rank's updates, before the ranks meet for the norm of all gradients
   std::size_t last_ = 0;         // the index of the last action among those
   double ended_ = 0;             // when it ended
 };

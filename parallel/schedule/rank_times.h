@@ -64,12 +64,6 @@ class Messages {
   std::map<std::pair<int, int>, Link> links_;  // from one rank to another
 };
 
-/// Returns whether a step runs `action`: micro-batches of size 0 do not exist, in a batch of fewer images than those.
-inline bool exists(const Action& action, const std::vector<double>& sizes) {
-  const bool has_microbatch = is_computation(action.operation) || is_message(action.operation);
-  return sizes.empty() || !has_microbatch || sizes[static_cast<std::size_t>(action.microbatch)] > 0;
-}
-
 /// The clocks of all ranks, which actions advance in an order in which each finds its inputs.
 class RankTimes {
  public:
@@ -97,9 +91,6 @@ class RankTimes {
   Simulation::Timed run(int rank, const Action& action) {
     double& free = free_[static_cast<std::size_t>(rank)];
     double start = free;
-    if (!exists(action, sizes_)) {
-      return {start, free};
-    }
     if (is_send(action.operation)) {
       messages_.send(action, free);
       free = schedule_.sends_wait ? std::max(free, messages_.arrival(receive_of(action))) : free;
@@ -120,10 +111,7 @@ class RankTimes {
     return {start, free};
   }
   double arrival(const Action& receive) const { return messages_.arrival(receive); }
-  void set_sizes(const std::vector<double>& sizes) {
-    sizes_ = sizes;
-    messages_.set_sizes(sizes);
-  }
+  void set_sizes(const std::vector<double>& sizes) { messages_.set_sizes(sizes); }
   /// Returns the work that `rank` has left after its last action so far.
   double after_last(std::size_t rank) const { return after_[rank]; }
   /// Ends a step; returns the times at which the ranks are free.
@@ -220,7 +208,6 @@ class RankTimes {
   Grid<double> gradients_;  // when the gradients of the stages' inputs are ready
   Grid<double> whole_;      // when the last replica has its gradients, per update
   Messages messages_;
-  std::vector<double> sizes_;  // of the micro-batches that are not the plan's; empty for the others
   std::vector<double> free_;
   std::vector<double> after_;    // the rank's work before its next action
   std::vector<double> reduced_;  // when the reductions of each rank end

@@ -80,11 +80,11 @@ void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
   }
 }
 
-/// Returns the seconds of work on `rank` after its actions, in a step with micro-batches of `sizes` (see exists()).
-double seconds_after(const Schedule& schedule, const Costs& costs, std::size_t rank, const std::vector<double>& sizes) {
+/// Returns the seconds of work on `rank` after its actions in a step.
+double seconds_after(const Schedule& schedule, const Costs& costs, std::size_t rank) {
   double after = schedule.batch > 0 ? 0 : costs.after_of({Operation::update, 0, 0}, rank);
   for (const Action& action : schedule.ranks[rank]) {
-    after += exists(action, sizes) ? costs.after_of(action, rank) : 0;
+    after += costs.after_of(action, rank);
   }
   return after;
 }
@@ -92,7 +92,7 @@ double seconds_after(const Schedule& schedule, const Costs& costs, std::size_t r
 /// Returns the seconds of work on `rank` in a step; `seconds` has those of its actions, unless it is empty.
 double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank, const ActionSeconds& seconds) {
   if (!seconds.empty()) {
-    return std::accumulate(seconds[rank].begin(), seconds[rank].end(), seconds_after(schedule, costs, rank, {}));
+    return std::accumulate(seconds[rank].begin(), seconds[rank].end(), seconds_after(schedule, costs, rank));
   }
   const auto work_of = [&](const Action& action) { return costs.of(action, rank) + costs.after_of(action, rank); };
   double busy = schedule.batch > 0 ? 0 : work_of({Operation::update, 0, 0});
@@ -102,9 +102,9 @@ double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t ra
   return busy;
 }
 
-std::int64_t count_timed(const std::vector<Action>& actions, const std::vector<double>& sizes = {}) {
+std::int64_t count_timed(const std::vector<Action>& actions) {
   return std::count_if(actions.begin(), actions.end(),
-                       [&](const Action& action) { return !is_message(action.operation) && exists(action, sizes); });
+                       [](const Action& action) { return !is_message(action.operation); });
 }
 
 void require_seconds(const Schedule& schedule, const ActionSeconds& seconds) {
@@ -188,25 +188,27 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
 std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
                                           std::int64_t steps, const std::vector<double>& last_sizes) {
   require_costs(schedule, costs);
+  const Schedule last =
+      last_sizes.empty() ? schedule : with_fewer_microbatches(schedule, static_cast<int>(last_sizes.size()));
   RankTimes clock(schedule, costs, seconds);
   clock.begin_as_after_update();
   double busy = 0;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    const std::int64_t timed =
-        (steps - 1) * count_timed(schedule.ranks[r]) + count_timed(schedule.ranks[r], last_sizes);
+    const std::int64_t timed = (steps - 1) * count_timed(schedule.ranks[r]) + count_timed(last.ranks[r]);
     if (std::ssize(seconds[r]) != timed + steps) {  // each step has an update
       return std::nullopt;
     }
-    const double after = seconds_after(schedule, costs, r, {}) * static_cast<double>(steps - 1) +
-                         seconds_after(schedule, costs, r, last_sizes);
+    const double after =
+        seconds_after(schedule, costs, r) * static_cast<double>(steps - 1) + seconds_after(last, costs, r);
     busy += std::accumulate(seconds[r].begin(), seconds[r].end(), after);
   }
   ReplayedSteps replay;
   for (std::int64_t step = 0; step < steps; ++step) {
-    if (step + 1 == steps && !last_sizes.empty()) {
+    const bool is_last = step + 1 == steps;
+    if (is_last && !last_sizes.empty()) {
       clock.set_sizes(last_sizes);
     }
-    run_step(schedule, clock, [](std::size_t, const Simulation::Timed&) {});
+    run_step(is_last ? last : schedule, clock, [](std::size_t, const Simulation::Timed&) {});
     replay.seconds = latest(clock.end_step());
   }
   const double whole = replay.seconds * static_cast<double>(schedule.ranks.size());

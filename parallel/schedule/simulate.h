@@ -99,7 +99,7 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs);
 
 /// Returns what `steps` consecutive steps take in all, and the share in which a rank is idle, with the time of every
 /// single action of every step, the update at its end included; the last step has micro-batches of `last_sizes` (see
-/// Costs::sizes), of which those of size 0 do not exist. Returns nothing unless `seconds` has exactly these times.
+/// Costs::sizes), perhaps fewer than the others. Returns nothing unless `seconds` has exactly these times.
 struct ReplayedSteps {
   double seconds = 0;
   double idle = 0;

@@ -64,6 +64,7 @@ SumsOfSquares sums_over_ranks(Communicator& comm, const RankRole& role, const Mo
     for (std::size_t i = 0; is_owner && i < sums.size(); ++i) {
       all[indices[i]] = sums[i];
     }
+    comm.clock().mark_norm();
     return comm.sum_numbers(all);
   };
 }

@@ -119,6 +119,10 @@ double MeshPipe::run(const Schedule& schedule, const PipeInput& input, const Ten
     require_value("MeshPipe", name, value, input.x);
   }
   place(input);
+  throw_if<UsageError>(
+      grad_enabled() && optimizer_->clips() && !optimizer_->sums_over_ranks() && sizes_.pipeline * sizes_.tensor > 1,
+      "MeshPipe: expected the gradients of all ranks to clip their norm, got those of this rank; call "
+      "clip_norm before Run::set_up_checkpoints");
   const Share share = share_of(batch, at_.data, sizes_.data);
   const std::vector<std::int64_t> samples = micro_batch_sizes(share.count, schedule.microbatches);
   const auto count = static_cast<int>(samples.size());
@@ -155,9 +159,6 @@ double MeshPipe::run(const Schedule& schedule, const PipeInput& input, const Ten
 
 double MeshPipe::train_step(const PipeInput& input, const Tensor& target) {
   const double loss_sum = run(schedule_, input, target);
-  throw_if<UsageError>(optimizer_->clips() && !optimizer_->sums_over_ranks() && sizes_.pipeline * sizes_.tensor > 1,
-                       "MeshPipe: expected the gradients of all ranks to clip their norm, got those of this rank; call "
-                       "clip_norm before Run::set_up_checkpoints");
   pipeline_->update(*optimizer_);
   return loss_sum;
 }

@@ -3,6 +3,7 @@
 /// Data, pipeline and tensor parallelism at once: what a rank of a mesh trains with.
 
 #include <functional>
+#include <map>
 #include <memory>
 
 #include "nn/layer_factory.h"

@@ -180,11 +180,11 @@ TEST(Simulate, ReplaysStepsWithTheTimeOfEachAction) {
   EXPECT_FALSE(replay_steps(schedule, costs, seconds, 3).has_value()) << "these are the times of two steps";
 }
 
-TEST(Simulate, ReplaysALastStepWithoutMicroBatchesThatDoNotExist) {
+TEST(Simulate, ReplaysALastStepOfFewerMicroBatches) {
   const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const Costs costs = Costs::uniform(2, 1, 1, 1);
   const ActionSeconds seconds{{1, 1, 2, 2, 0, 1, 2, 0}, {1, 1, 2, 2, 0, 1, 2, 0}};
-  const auto replay = replay_steps(schedule, costs, seconds, 2, {1, 0});
+  const auto replay = replay_steps(schedule, costs, seconds, 2, {1});
   ASSERT_TRUE(replay.has_value());
   EXPECT_DOUBLE_EQ(replay->seconds, 9 + 6);
   EXPECT_DOUBLE_EQ(replay->idle, 1 - 2 * (6 + 3) / (2 * 15.0));
