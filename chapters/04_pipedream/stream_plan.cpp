@@ -73,7 +73,7 @@ Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
   Schedule part =
       lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), microbatches_per_batch, versions),
             {.receives = receives});
-  part.updates_meet = schedule.updates_meet;
+  part.meeting = schedule.meeting;
   return part;
 }
 

@@ -1,14 +1,50 @@
 #include "chapters/common/initial_weights.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "chapters/common/open.h"
 #include "core/base/parse.h"
+#include "core/base/throw_if.h"
+#include "nn/tied_weights.h"
 #include "nn/weights.h"
 #include "parallel/tensor_parallel/join_slices.h"
 
 namespace stagecoach {
+
+namespace {
+
+bool begins_with_any(const std::string& name, const std::vector<std::string>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](const auto& prefix) { return name.starts_with(prefix); });
+}
+
+/// Throws UsageError if only one of two tied weights is to be loaded.
+void require_both_or_none(const TiedWeights::Names& tied, const std::vector<std::string>& kept) {
+  for (const auto& [first, copy] : tied) {
+    throw_if<UsageError>(
+        begins_with_any(first, kept) != begins_with_any(copy, kept),
+        "--weights-except: with --tie-head '{}' and '{}' are one matrix; name the layers of both, or of "
+        "none",
+        first, copy);
+  }
+}
+
+/// Throws DataError if a file has two values for tied weights.
+void require_equal(const TiedWeights::Names& tied, const NamedTensors& loaded, const std::string& file) {
+  const std::map<std::string, Tensor> tensors(loaded.begin(), loaded.end());
+  for (const auto& [first, copy] : tied) {
+    throw_if<DataError>(
+        tensors.contains(first) && tensors.at(first).to_vector<float>() != tensors.at(copy).to_vector<float>(),
+        "--weights: in '{}' '{}' and '{}' differ, and with --tie-head they are one matrix; leave out --tie-head, or "
+        "give "
+        "a file in which they are equal",
+        file, first, copy);
+  }
+}
+
+}  // namespace
 
 void load_initial_weights(const TrainingSettings& training, const Dataset& data, Module& mine) {
   if (training.weights.empty()) {
@@ -20,16 +56,24 @@ void load_initial_weights(const TrainingSettings& training, const Dataset& data,
       settings.keep.push_back(std::string(layer) + ".");
     }
   }
+  const TiedWeights::Names tied = tied_names(training);
+  require_both_or_none(tied, settings.keep);
   NamedTensors into = weights_of(mine);
-  for (const std::string& prefix : settings.keep) {
-    std::erase_if(into, [&](const auto& named) { return named.first.starts_with(prefix); });
-  }
+  std::erase_if(into, [&](const auto& named) { return begins_with_any(named.first, settings.keep); });
   const auto is_mine = [&](const std::string& name) {
     return std::any_of(into.begin(), into.end(), [&](const auto& named) { return named.first == name; });
   };
   const auto whole = make_model_of(training, data);
   whole->materialize(training.seed, Device{DeviceType::meta});
-  const NamedTensors loaded = load_weights_of(training.weights, weights_of(*whole), is_mine, settings);
+  const auto is_tied = [&](const std::string& name) {
+    return std::any_of(tied.begin(), tied.end(),
+                       [&](const auto& pair) { return name == pair.first || name == pair.second; });
+  };
+  NamedTensors loaded = load_weights_of(
+      training.weights, weights_of(*whole), [&](const std::string& name) { return is_mine(name) || is_tied(name); },
+      settings);
+  require_equal(tied, loaded, training.weights);
+  std::erase_if(loaded, [&](const auto& named) { return !is_mine(named.first); });
   copy_by_name(cut_slices(loaded, mine.named_slices()), into, "'" + training.weights + "'");
 }
 

@@ -99,16 +99,23 @@ Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
   return pipeline_settings;
 }
 
-/// Lets updates meet where gradients are clipped and no rank has all of them (see sums_over_ranks), and sets what
-/// their sum takes.
-void set_norm(Plan& plan) {
+/// Lets ranks meet in updates: all where gradients are clipped and no rank has all of them (see sums_over_ranks), with
+/// what their sum takes; the two with a tied weight (see tie_ranks).
+void set_meeting(Plan& plan) {
   const bool is_whole = plan.settings.data_parallel.mesh->tensor == 1 &&
                         std::all_of(plan.layers.begin(), plan.layers.end(),
                                     [&](const auto& layer) { return layer.second == plan.layers.front().second; });
-  plan.schedule.updates_meet = plan.settings.training.clip_norm > 0 && !is_whole;
-  const auto ranks = static_cast<int>(plan.pipelines.size()) * plan.schedule.rank_count();
-  const auto bytes = static_cast<double>(plan.model->parameter_shapes().size() * sizeof(double));
-  plan.norm_sum = ring_all_reduce_seconds(plan.world.network.among_first(ranks), ranks, bytes);
+  plan.schedule.meeting.clear();
+  plan.norm_sum = 0;
+  if (plan.settings.training.clip_norm > 0 && !is_whole) {
+    plan.schedule.meeting.resize(static_cast<std::size_t>(plan.schedule.rank_count()));
+    std::iota(plan.schedule.meeting.begin(), plan.schedule.meeting.end(), 0);
+    const auto ranks = static_cast<int>(plan.pipelines.size()) * plan.schedule.rank_count();
+    const auto bytes = static_cast<double>(plan.model->parameter_shapes().size() * sizeof(double));
+    plan.norm_sum = ring_all_reduce_seconds(plan.world.network.among_first(ranks), ranks, bytes);
+  } else if (plan.tied && plan.tied->first_rank != plan.tied->copy_rank) {
+    plan.schedule.meeting = {plan.tied->first_rank, plan.tied->copy_rank};
+  }
 }
 
 }  // namespace
@@ -181,7 +188,7 @@ void Plan::place_layers(const TrainingSettings& training) {
       layers.emplace_back(model->name(layer), first_rank(s));
     }
   }
-  set_norm(*this);
+  set_meeting(*this);
 }
 
 void launch_ranks(const World& world, Bug inject, const std::function<void(Rank&)>& body) {
@@ -214,7 +221,7 @@ Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const R
     rank = rank_at({.pipeline = rank}, mesh, order);
   }
   plan.reductions = reduction_seconds(plan, mesh, order);
-  set_norm(plan);
+  set_meeting(plan);
   return plan;
 }
 

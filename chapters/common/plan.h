@@ -54,7 +54,7 @@ struct Plan : PlannedModel {
   std::map<std::int64_t, std::vector<CollectiveSeconds>> exchanges;
   std::vector<double> reductions;           ///< seconds of each stage's gradient reduction, if they are predicted
   std::vector<double> norm_exchange;        ///< seconds in which each rank joins its gradients for their norm, if any
-  double norm_sum = 0;                      ///< seconds in which all ranks sum its squares, where updates meet
+  double norm_sum = 0;                      ///< seconds in which all ranks sum its squares, where they meet
   std::vector<Link> links;                  ///< between each stage and the next one
   std::vector<std::vector<int>> pipelines;  ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
 
@@ -66,7 +66,7 @@ struct Plan : PlannedModel {
   /// For a chapter that makes a schedule and a split of its own, and then calls place_layers.
   explicit Plan(PlannedModel planned) : PlannedModel(std::move(planned)) {}
   /// Fills in what follows from the model, the split and the schedule: shapes, layers, links, pipelines, and whether
-  /// updates meet.
+  /// ranks meet in updates.
   void place_layers(const TrainingSettings& training);
 };
 

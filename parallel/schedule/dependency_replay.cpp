@@ -51,7 +51,7 @@ std::optional<Action> DependencyReplay::missing(const Action& action) const {
     }
     case Operation::update: {
       const auto gradient = gradient_missing(action);
-      return gradient || !schedule_.updates_meet ? gradient : rank_missing(action);
+      return gradient || !schedule_.meets_others(schedule_.rank_of(action)) ? gradient : rank_missing(action);
     }
   }
   return std::nullopt;
@@ -98,9 +98,9 @@ std::optional<Action> DependencyReplay::replica_missing(const Action& reduction)
   return std::nullopt;
 }
 
-/// All ranks must reach an update where updates meet. Returns the next action of a rank that has not.
+/// Ranks that meet must all reach an update. Returns the next action of one that has not.
 std::optional<Action> DependencyReplay::rank_missing(const Action& update) const {
-  for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
+  for (const int rank : schedule_.meeting) {
     if (const auto next = not_there(rank, update, updates_)) {
       return next;
     }
@@ -132,10 +132,8 @@ void DependencyReplay::finish(const Action& action, int rank) {
 void DependencyReplay::wake(const Action& action, int rank, std::vector<int>& open) const {
   if (is_send(action.operation) || (is_receive(action.operation) && sends_wait_)) {
     open.push_back(schedule_.rank_of(other_end(action)));
-  } else if (action.operation == Operation::update && schedule_.updates_meet) {
-    for (int other = 0; other < schedule_.rank_count(); ++other) {
-      open.push_back(other);
-    }
+  } else if (action.operation == Operation::update && schedule_.meets_others(rank)) {
+    open.insert(open.end(), schedule_.meeting.begin(), schedule_.meeting.end());
   } else if (schedule_.batch > 0 &&
              (gives_weight_gradient(action.operation) || action.operation == Operation::reduce_grad)) {
     // The other replicas may be waiting to reduce.

@@ -117,7 +117,7 @@ class RankTimes {
   /// Ends a step; returns the times at which the ranks are free.
   const std::vector<double>& end_step() {
     if (schedule_.batch == 0) {  // otherwise updates are listed
-      norms_ = 0;
+      meetings_ = 0;
       for (std::size_t rank = 0; rank < free_.size(); ++rank) {
         update(rank, {Operation::update, 0, 0});
       }
@@ -131,25 +131,26 @@ class RankTimes {
 
   void update(std::size_t rank, const Action& action) {
     const double seconds = work(rank, action);
-    if (schedule_.updates_meet) {
-      free_[rank] = norm_known(action.microbatch) + seconds - costs_.norm_work_of(rank);
+    if (schedule_.meets_others(static_cast<int>(rank))) {
+      free_[rank] = met(action.microbatch) + seconds - costs_.norm_work_of(rank);
     } else {
       free_[rank] = update_start(rank) + seconds;
     }
     after_[rank] = costs_.after_of(action, rank);
   }
 
-  /// Returns when all ranks know the norm of update `number`. When the first of them asks, all have reached the update.
-  double norm_known(int number) {
-    if (number == norms_) {
-      norm_known_ = 0;
-      for (std::size_t rank = 0; rank < free_.size(); ++rank) {
+  /// Returns when the ranks that meet have met in update `number`. When the first of them asks, all have reached it.
+  double met(int number) {
+    if (number == meetings_) {
+      met_ = 0;
+      for (const int each : schedule_.meeting) {
+        const auto rank = static_cast<std::size_t>(each);
         const double there = update_start(rank) + costs_.norm_work_of(rank) + costs_.norm_exchange_of(rank);
-        norm_known_ = std::max(norm_known_, there + costs_.norm_sum);
+        met_ = std::max(met_, there + costs_.norm_sum);
       }
-      ++norms_;
+      ++meetings_;
     }
-    return norm_known_;
+    return met_;
   }
 
   /// Returns the time of the next action of `rank`, which is `action`.
@@ -211,8 +212,8 @@ class RankTimes {
   std::vector<double> free_;
   std::vector<double> after_;    // the rank's work before its next action
   std::vector<double> reduced_;  // when the reductions of each rank end
-  int norms_ = 0;                // that are known
-  double norm_known_ = 0;        // since when the last one is
+  int meetings_ = 0;             // that have been
+  double met_ = 0;               // when the last one was
 };
 
 }  // namespace stagecoach

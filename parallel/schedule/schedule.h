@@ -7,6 +7,7 @@
 ///
 /// A schedule that covers several batches without a pipeline flush between them lists the updates of the weights too.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -89,13 +90,14 @@ struct Schedule : Placement {
   bool is_lowered = false;
   /// Whether a send ends only when its receiver has taken the message. Otherwise the rank continues at once.
   bool sends_wait = false;
-  /// Whether an update waits until all ranks have their gradients, whose norm clips them.
-  bool updates_meet = false;
+  /// The ranks that meet in each update: all if the norm of all gradients clips them, two with tied weights, or none.
+  std::vector<int> meeting = {};
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
   using Placement::rank_of;
   /// Returns the rank that runs `action`.
   int rank_of(const Action& action) const { return rank_of(action.stage, action.microbatch); }
+  bool meets_others(int rank) const { return std::find(meeting.begin(), meeting.end(), rank) != meeting.end(); }
   /// Returns the number of micro-batches from one update of a stage to the next: whole batches in which all replicas
   /// have equally many micro-batches. The last update of a schedule may have fewer.
   int microbatches_per_update(int stage) const { return std::lcm(batch, replicas_of(stage)); }

@@ -41,11 +41,11 @@ struct Costs {
   /// The time that the replicas of each stage take to sum their gradients, from the moment when the last replica is
   /// ready: [stages], or empty for zeros.
   std::vector<double> average = {};
-  /// Where updates meet (Schedule::updates_meet), to sum the squares of all gradients: [ranks], or empty for zeros. The
-  /// part of its update that a rank has done when it meets the others, and the time of the exchanges within that part.
+  /// Where ranks meet in an update (Schedule::meeting): [ranks], or empty for zeros. The part of its update that a rank
+  /// has done when it meets the others, and the time of the exchanges within that part.
   std::vector<double> norm_work = {};
   std::vector<double> norm_exchange = {};
-  /// The time of the sum, from the moment when the last rank is there.
+  /// The time in which they sum the squares of all gradients, from the moment when the last rank is there.
   double norm_sum = 0;
 
   /// Returns the same costs for every stage; messages take no time.

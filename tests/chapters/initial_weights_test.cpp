@@ -60,6 +60,27 @@ TEST_F(InitialWeights, GoOnFromACheckpointWithoutTheirFile) {
   expect_same_weights("part", "whole");
 }
 
+// A file of another program may have both names of a tied matrix.
+TEST_F(InitialWeights, OfATiedMatrixAreEqualOrRefused) {
+  write_bytes(folder() / "ab.txt", std::string(400, 'a') + std::string(400, 'b'));
+  const Flags gpt{"--data",  "text:ab.txt", "--model",   "gpt", "--depth",  "1", "--width",   "16",
+                  "--heads", "2",           "--context", "16",  "--epochs", "1", "--tie-head"};
+  ASSERT_EQ(ch01(joined(gpt, {"--out", "tied"})).exit_code, 0);
+  const Flags both = joined(gpt, {"--weights", "tied/weights.safetensors"});
+  EXPECT_EQ(ch01(both).exit_code, 0);
+  expect_refused(ch01(joined(both, {"--weights-except", "lm_head"})), 2, "name the layers of both");
+  EXPECT_EQ(ch01(joined(both, {"--weights-except", "lm_head,transformer.wte"})).exit_code, 0);
+  TensorFile file = load_tensors((folder() / "tied/weights.safetensors").string());
+  for (auto& [name, tensor] : file.tensors) {
+    tensor = name == "lm_head.weight" ? Tensor::zeros(tensor.shape()) : tensor;
+  }
+  save_tensors((folder() / "unequal").string(), {file.tensors, {}});
+  for (const Flags& ranks : {Flags{}, Flags{"--ranks", "2"}}) {
+    expect_refused(run(ranks.empty() ? kCh01 : kCh03, joined(gpt, joined({"--weights", "unequal"}, ranks))), 3,
+                   "'transformer.wte.weight' and 'lm_head.weight' differ");
+  }
+}
+
 TEST_F(InitialWeights, ThatDoNotFitAreListed) {
   const std::string path = (folder() / kStart).string();
   TensorFile file = load_tensors(path);

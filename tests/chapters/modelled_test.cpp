@@ -21,9 +21,10 @@ struct ModelledRun {
 const std::vector<std::string> kLinks{"nvlink4", "20us,100MB/s"};
 
 /// Returns the flags of a short run on modelled devices.
-Flags modelled_flags(const std::string& out, const std::string& link, const Flags& more) {
-  return joined({"--data", "data", "--batch-size", "32", "--epochs", "2", "--clock", "modelled", "--device-model",
-                 "h200", "--link", link, "--out", out},
+Flags modelled_flags(const std::string& out, const std::string& link, const Flags& more,
+                     const std::string& data = "data") {
+  return joined({"--data", data, "--batch-size", "32", "--epochs", "2", "--clock", "modelled", "--device-model", "h200",
+                 "--link", link, "--out", out},
                 more);
 }
 
@@ -81,13 +82,14 @@ class ModelledPrediction : public PipelineTest {
         all += " " + flag;
       }
       SCOPED_TRACE(all);
-      const Outcome outcome = run(program, modelled_flags("run", link, flags));
+      const Outcome outcome = run(program, modelled_flags("run", link, flags, data_));
       ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
       const Json last = metrics("run").back();  // in the first epoch, buckets are laid out anew
       const double seconds = last.at("seconds");
       EXPECT_NEAR(last.at("predicted_seconds").get<double>() / seconds, 1, 1e-3);
     }
   }
+  std::string data_ = "data";
 };
 
 // The batches of 32 images are cut unevenly, and the last one has 9.
@@ -114,6 +116,23 @@ TEST_F(ModelledPrediction, IsWhatALastBatchOfFewImagesTakes) {
   }
   expect_predicted(kCh05, {"--ranks", "2", "--microbatches", "6", "--clip-norm", "0.1"});
   expect_predicted(kCh08, {"--mesh", "pp=2,tp=2", "--model", "vit", "--microbatches", "6"});
+}
+
+// Two ranks meet in each update: the first one sums the gradients of the matrix, and the last one gets its values.
+TEST_F(ModelledPrediction, IsWhatATiedHeadTakes) {
+  std::string text;
+  for (int i = 0; i < 450; ++i) {
+    text += std::to_string(i * i) + (i % 7 == 0 ? ".\n" : " ");
+  }
+  write_bytes(folder() / "squares.txt", text);
+  data_ = "text:squares.txt";
+  const Flags tied{"--model", "gpt",        "--depth",        "2", "--width", "32", "--heads",     "2",    "--context",
+                   "16",      "--tie-head", "--microbatches", "4", "--ranks", "2",  "--optimizer", "adamw"};
+  for (const char* schedule : {"1f1b", "zb-h2", "zbv"}) {
+    expect_predicted(kCh05, joined(tied, {"--schedule", schedule}));
+    expect_predicted(kCh05, joined(tied, {"--schedule", schedule, "--clip-norm", "0.1"}));
+  }
+  expect_predicted(kCh04, joined(tied, {"--versions", "flush"}));
 }
 
 TEST_F(ModelledPrediction, IsWhatAMeshTakes) {

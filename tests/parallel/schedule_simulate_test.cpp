@@ -200,7 +200,7 @@ TEST(Simulate, UpdatesMeet) {
     Costs costs = unit_costs(2, 1);
     costs.update = {3, 4};
     const Simulation apart = simulate(schedule, costs);
-    schedule.updates_meet = true;
+    schedule.meeting = {0, 1};
     costs.norm_work = {1, 2};
     costs.norm_exchange = {0.5, 0};
     costs.norm_sum = 5;
