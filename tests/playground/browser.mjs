@@ -76,8 +76,20 @@ export class Browser {
   async screenshot(full = true) {
     return Buffer.from((await this.send("Page.captureScreenshot", { format: "png", captureBeyondViewport: full })).data, "base64");
   }
-  close() {
+  // Ends the browser and removes its folder. Its helper processes write there until they have ended, which may be after
+  // the browser itself: a removal that meets a new file begins again.
+  async close() {
+    const ended = new Promise((done) => this.process.on("exit", done));
     this.process.kill();
-    return new Promise((done) => this.process.on("exit", () => (rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 }), done())));
+    await ended;
+    const deadline = Date.now() + 60000;
+    for (;;) {
+      try {
+        return rmSync(this.folder, { recursive: true, force: true });
+      } catch (error) {
+        if (error.code !== "ENOTEMPTY" || Date.now() > deadline) throw error;
+        await new Promise((done) => setTimeout(done, 10));
+      }
+    }
   }
 }
