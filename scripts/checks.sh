@@ -178,5 +178,7 @@ arm64() {
   done
 }
 
-# Both commands of the README and the packages, in three systems where nothing is installed.
-fresh_systems() { scripts/measure_platforms.sh; }
+# Both commands of the README in systems where nothing is installed, and the packages in the oldest of them.
+fresh_debian_12() { scripts/measure_platforms.sh debian-12; }
+fresh_debian_13() { scripts/measure_platforms.sh --readme debian-13; }
+fresh_ubuntu_24_04() { scripts/measure_platforms.sh --readme ubuntu-24.04; }

@@ -13,7 +13,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/checks.sh
 
 steps=(formatting build_without_warnings all_tests documentation one_definition walk_throughs levels_of_processors
-  package cuda_architectures oldest_cuda sanitized_build mutated_inputs sanitized_tests all_races kills random_settings arm64 fresh_systems)
+  package cuda_architectures oldest_cuda sanitized_build mutated_inputs sanitized_tests all_races kills random_settings arm64
+  fresh_debian_12 fresh_debian_13 fresh_ubuntu_24_04)
 page=docs/measurements/nightly.md
 
 case ${1:-} in
