@@ -4,7 +4,7 @@
     scripts/exam.py SEED          the paper, 90 minutes, 60 points
     scripts/exam.py SEED --key    its answers, with points per part
 
-Both are computed by the programs in build/release/bin (or --programs FOLDER), which plan and do not train: some seconds.
+Both are computed by the programs in build/release/bin (or --programs FOLDER). They plan and do not train: some seconds.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Exam:
         return done.stdout
 
     def plans(self):
-        """Returns the table of the plans of questions 4 and 5, and the milliseconds of one device and of eight replicas."""
+        """Returns the plans of questions 4 and 5 as a table, and the milliseconds of one device and of eight replicas."""
         model = f"--explain --clock modelled --device-model h100 {self.model} --batch-size {IMAGES}"
         self.run("ch01_single_device", f"{model} --out one")
         self.run("ch06_ddp", f"{model} --ranks 8 {self.link} --out data")
@@ -75,54 +75,59 @@ def block(lines):
 
 def paper(e):
     _, one, _ = e.plans()
-    say(f"1. {e.p} ranks train a model of equal layers in {e.m} micro-batches. A backward takes as long as two forwards.")
-    parts(f"""(4) What share of a step is each rank idle with GPipe, with 1F1B, with interleaved 1F1B in {e.v} chunks per rank,
-              and with zb-h1, in which a rank is idle for p - 1 forwards?""",
-          f"""(4) How many activations does each rank hold at most with GPipe, and with 1F1B? How many chunks' activations
-              does rank 0 hold in the interleaved order, whose warm-up has 2 (p - 1) + (v - 1) p forwards there?""")
+    say(f"""1. {e.p} ranks train a model of equal layers in {e.m} micro-batches. A backward takes as long as two
+        forwards.""")
+    parts(f"""(4) What share of a step is each rank idle with GPipe, with 1F1B, with interleaved 1F1B in {e.v} chunks per
+              rank, and with zb-h1, in which a rank is idle for p - 1 forwards?""",
+          """(4) How many activations does each rank hold at most with GPipe, and with 1F1B? How many chunks' activations
+             does rank 0 hold in the interleaved order, whose warm-up has 2 (p - 1) + (v - 1) p forwards there?""")
     say(f"2. The same {e.p} ranks run 1F1B.")
     parts("(2) Write the table of ranks 0 and 1 up to their second backward.",
           f"(2) Somebody lets rank 1 begin with {e.p + 1} forwards. Who waits for whom, and for what?",
           "(2) Give two ways to mend it.")
-    say(f"3. A vision transformer has {e.depth} blocks with a width of {WIDTH:,}, and is trained in float32 with Adam.")
+    say(f"""3. A vision transformer has {e.depth} blocks with a width of {WIDTH:,}, and is trained in float32 with
+        Adam.""")
     parts("(4) How many GiB do weights, gradients and moments take together?",
-          f"""(4) How many per rank in a pipeline of {e.p} equal stages, and in data parallel training on eight ranks, without
-              and with ZeRO's first stage?""")
-    say(f"""4. (6) It learns from batches of {IMAGES} images of {TOKENS} tokens. How many MiB does a rank send over its busiest
-        link in a step, in one direction, on eight ranks, with data parallelism, with a pipeline, and with tensor
-        parallelism?""")
-    say(f"""5. A GPU of 25.6 teraflop/s, with memory enough, takes {one / 1e3:.2f} s for a step. Eight such GPUs share the batch
-        by data parallelism, over links of {e.rate} GB/s.""")
-    parts("(4) Does the backward hide the sum?", "(2) How long is a step at least?")
+          f"""(4) How many per rank in a pipeline of {e.p} equal stages, and in data parallel training on eight ranks,
+              without and with ZeRO's first stage?""")
+    say(f"""4. (6) It learns from batches of {IMAGES} images of {TOKENS} tokens. How many MiB does a rank send over its
+        busiest link in a step, in one direction, on eight ranks, with data parallelism, with a pipeline, and with
+        tensor parallelism?""")
+    say(f"""5. A GPU of 25.6 teraflop/s, with memory enough, takes {one / 1e3:.2f} s for a step. Eight such GPUs share
+        the batch by data parallelism, over links of {e.rate} GB/s.""")
+    parts("(4) Does the backward hide the sum?",
+          "(2) How long is a step at least?")
     say(f"6. PipeDream runs on {e.p} ranks, each batch uncut. Batches and versions are counted from 0.")
     parts(f"(4) Which version of the weights do forward and backward of batch {e.batch} use on each stage?",
           "(2) How many updates late is its gradient there, and how many versions does each rank keep?",
           "(2) What would be wrong with a gradient without stashing?")
-    say(f"""7. A GPipe run has the same loss in its first step as one device with as many micro-batches. From the second step
-        on it differs, and the norm of the first step's gradient is {e.m} times that of one device.""")
-    parts("(2) What is wrong?", "(2) Why does training with Adam hardly show it?", "(2) Which comparison would have found it?")
-    say(f"""8. One program drives {e.p} GPUs as a pipeline of {BOOK_BLOCKS} blocks, in {e.m} micro-batches. It makes {LAUNCHES}
-        launches of {1e3 * LAUNCH_MS:g} µs per block and micro-batch. One GPU takes {BOOK_MS} ms for a step, and small micro-batches
-        are as efficient as large ones.""")
+    say(f"""7. A GPipe run has the same loss in its first step as one device with as many micro-batches. From the second
+        step on it differs, and the norm of the first step's gradient is {e.m} times that of one device.""")
+    parts("(2) What is wrong?",
+          "(2) Why does training with Adam hardly show it?",
+          "(2) Which comparison would have found it?")
+    say(f"""8. One program drives {e.p} GPUs as a pipeline of {BOOK_BLOCKS} blocks, in {e.m} micro-batches. It makes
+        {LAUNCHES} launches of {1e3 * LAUNCH_MS:g} µs per block and micro-batch. One GPU takes {BOOK_MS} ms for a step,
+        and small micro-batches are as efficient as large ones.""")
     parts("(3) How long do the launches take, and how long the GPUs?",
           "(3) Who is slower? What helps if it is the program, and what if it is the GPUs?")
-    say(f"""9. (6) Eight GPUs, the model of question 3, links of {e.rate} GB/s. Name two techniques, or meshes, that you would
-        plan first. What limits each of them, and which measurement would make you change your mind?""")
+    say(f"""9. (6) Eight GPUs, the model of question 3, links of {e.rate} GB/s. Name two techniques, or meshes, that you
+        would plan first. What limits each of them, and which measurement would make you change your mind?""")
 
 
 def key_of_schedules(e):
     flags = f"--smoke --model mlp --depth 24 --balance layers --ranks {e.p} --microbatches {e.m} --explain"
-    rows = []
-    for name, schedule in (("GPipe", "gpipe"), ("1F1B", "1f1b"), (f"interleaved, {e.v} chunks", f"foldx_fifo --chunks {e.v}"),
-                           ("zb-h1", "zb-h1")):  # fmt: skip
+    names = {"GPipe": "gpipe", "1F1B": "1f1b", f"interleaved, {e.v} chunks": f"foldx_fifo --chunks {e.v}", "zb-h1": "zb-h1"}
+    say("""**1.** (p - 1) / (m + p - 1) for GPipe and 1F1B, (p - 1) / (v m + p - 1) and (p - 1) / (3 m + p - 1): a point
+        each. GPipe holds m on each rank and 1F1B p - r on rank r, a point each. Rank 0 of the interleaved order holds
+        one more than its warm-up, two points.""")
+    print("\n| schedule | idle | held at most, by rank |\n|---|---|---|")
+    for name, schedule in names.items():
         plan = e.run("ch05_interleaved", f"{flags} --schedule {schedule}")
         idle = re.search(r"^  idle +([\d.]+%)", plan, re.MULTILINE)[1]
         held = re.search(r"^  activations +([\d, ]+) ", plan, re.MULTILINE)[1]
-        rows.append(f"| {name} | {idle} | {held} |")
-    say("""**1.** (p - 1) / (m + p - 1) for GPipe and 1F1B, (p - 1) / (v m + p - 1) and (p - 1) / (3 m + p - 1): a point each.
-        GPipe holds m on each rank and 1F1B p - r on rank r, a point each; rank 0 of the interleaved order holds one more
-        than its warm-up, two points.""")
-    print("\n| schedule | idle | held at most, by rank |\n|---|---|---|", *rows, sep="\n", end="\n\n")
+        print(f"| {name} | {idle} | {held} |")
+    print()
 
     e.run("ch05_interleaved", f"{flags} --schedule 1f1b --out table")
     table = (e.folder / "table/schedule.csv").read_text()
@@ -130,31 +135,33 @@ def key_of_schedules(e):
     (e.folder / "broken.csv").write_text(late)
     error = e.run("ch05_interleaved", f"{flags} --schedule broken.csv", fails=True).splitlines()[-1]
     first = [",".join(row.split(",")[: e.p + 3 - rank]) for rank, row in enumerate(table.splitlines()[:2])]
-    say(f"""**2.** The tables below, a point per rank. Rank 0 runs its first backward after {e.p} forwards, so rank 1 cannot get
-        micro-batch {e.p} before it has sent a gradient: a point for who waits for whom, and one for what. Either rank 1 begins
-        with fewer forwards, or rank 0 with more, which costs an activation: a point each.""")
+    say(f"""**2.** The tables below, a point per rank. Rank 0 runs its first backward after {e.p} forwards, so rank 1
+        cannot get micro-batch {e.p} before it has sent a gradient: a point for who waits for whom, and one for what.
+        Either rank 1 begins with fewer forwards, or rank 0 with more, which costs an activation: a point each.""")
     block([*first, "", error.split("cannot run: ")[1]])
 
 
 def key_of_bytes(e):
     states, sent = 4 * e.weight_bytes() / GIB, 7 / 4 * e.weight_bytes()
     border = 4 * IMAGES * TOKENS * WIDTH
-    say(f"""**3.** 12 C² weights per block and 16 bytes per weight: {states:.2f} GiB (4). A stage has {states / e.p:.2f} (1). A replica
-        has all of them (1), and with ZeRO's first stage 8 + 8 / 8 bytes per weight, nine sixteenths: {9 / 16 * states:.2f}
-        (2). Embedding, norms and biases, about 0.1%, may be left out.""")
+    say(f"""**3.** 12 C² weights per block and 16 bytes per weight: {states:.2f} GiB (4). A stage has
+        {states / e.p:.2f} (1). A replica has all of them (1), and with ZeRO's first stage 8 + 8 / 8 bytes per weight,
+        nine sixteenths: {9 / 16 * states:.2f} (2). Embedding, norms and biases, about 0.1%, may be left out.""")
     print()
     table, one, data = e.plans()
     say(f"""**4.** Two points each. 7/4 of the gradients: {sent / MIB:,.0f} MiB. 4 N L C bytes over a border:
-        {border / MIB:,.0f}. Four times 7/4 of these bytes per block: {7 * e.depth * border / MIB:,.0f}. The plans, on an H100:""")
+        {border / MIB:,.0f}. Four times 7/4 of these bytes per block: {7 * e.depth * border / MIB:,.0f}. The plans, on
+        an H100:""")
     block(table)
     backward, total = 2 / 3 * one / 8, sent / (e.rate * 1e6)
     hides = total <= backward
     least = max(backward, total) + one / 24
-    say(f"""**5.** The sum takes {sent / 1e6:,.0f} MB / {e.rate} GB/s = {total:.0f} ms, two points. The backward takes two thirds
-        of an eighth of the step, {backward:.0f} ms, and {"hides it, except for the last bucket" if hides else "does not hide it"}:
-        two points. A step takes at least a forward and the longer of the two, {least:.0f} ms: two points. The plan takes
-        {data:.0f}, with the update, copies into buckets and the wait {"for the last bucket" if hides else "for the first bucket"}.
-        (One H100 has not enough memory for the step of `one`.)""")
+    say(f"""**5.** The sum takes {sent / 1e6:,.0f} MB / {e.rate} GB/s = {total:.0f} ms, two points. The backward takes
+        two thirds of an eighth of the step, {backward:.0f} ms, and
+        {"hides it, except for the last bucket" if hides else "does not hide it"}: two points. A step takes at least a
+        forward and the longer of the two, {least:.0f} ms: two points. The plan takes {data:.0f}, with the update, copies
+        into buckets and the wait for the {"last" if hides else "first"} bucket. (One H100 has not enough memory for the
+        step of `one`.)""")
     print()
 
 
@@ -163,10 +170,10 @@ def key_of_versions(e):
     row = re.search(rf"^ *{e.batch}   F.*$", ledger, re.MULTILINE)[0]
     used = re.findall(r"F +(\d+) B +(\d+)", row)
     kept = re.search(r"^  versions +([\d, ]+) ", ledger, re.MULTILINE)[1].split(", ")
-    say("""**6.** A backward uses its forward's version. On stage s the newest one lacks the updates of the p - 1 - s batches that
-        are still on their way: a point for the rule, three for the numbers. The gradient is as many updates late, and rank s
-        keeps p - s versions: a point each. Without stashing the backward would take other weights than the forward, and its
-        result would be the gradient of no loss: two points.""")
+    say("""**6.** A backward uses its forward's version. On stage s the newest one lacks the updates of the p - 1 - s
+        batches that are still on their way: a point for the rule, three for the numbers. The gradient is as many
+        updates late, and rank s keeps p - s versions: a point each. Without stashing the backward would take other
+        weights than the forward, and its result would be the gradient of no loss: two points.""")
     print("\n| stage | forward | backward | late | kept |\n|---|---|---|---|---|")
     for stage, ((forward, backward), versions) in enumerate(zip(used, kept)):
         print(f"| {stage} | {forward} | {backward} | {e.batch - int(backward)} | {versions} |")
@@ -177,19 +184,21 @@ def key(e):
     key_of_schedules(e)
     key_of_bytes(e)
     key_of_versions(e)
-    say("""**7.** The gradients of the micro-batches are summed, not averaged: [gradient-sum](bugs.md#gradient-sum). Adam divides by
-        the gradient's size, so a constant factor cancels. Compare weights after one step with SGD, with one rank and as many micro-batches. Two points each.""")
+    say("""**7.** The gradients of the micro-batches are summed, not averaged: [gradient-sum](bugs.md#gradient-sum). Adam
+        divides by the gradient's size, so a constant factor cancels. Compare weights after one step with SGD, with one
+        rank and as many micro-batches. Two points each.""")
     print()
     launches = BOOK_BLOCKS * e.m * LAUNCHES * LAUNCH_MS
     gpus = BOOK_MS / e.p * (e.m + e.p - 1) / e.m
-    say(f"""**8.** Launches: {BOOK_BLOCKS} · {e.m} · {LAUNCHES} · {1e3 * LAUNCH_MS:g} µs = {launches:.0f} ms, a point. GPUs:
-        (m + p - 1) t with t = {BOOK_MS} / {e.p} / {e.m} ms, {gpus:.0f} ms, two points. The {"program" if launches > gpus else "GPUs"}
-        {"is" if launches > gpus else "are"} slower, a point. A slow program: fewer micro-batches, recorded steps (CUDA graphs) or a
-        program per GPU. Slow GPUs: more GPUs or micro-batches, until launches take as long. A point each.""")
+    say(f"""**8.** Launches: {BOOK_BLOCKS} · {e.m} · {LAUNCHES} · {1e3 * LAUNCH_MS:g} µs = {launches:.0f} ms, a point.
+        GPUs: (m + p - 1) t with t = {BOOK_MS} / {e.p} / {e.m} ms, {gpus:.0f} ms, two points.
+        {"The program is" if launches > gpus else "The GPUs are"} slower, a point. A slow program: fewer micro-batches,
+        recorded steps (CUDA graphs) or a program per GPU. Slow GPUs: more GPUs or micro-batches, until launches take as
+        long. A point each.""")
     print()
-    say("""**9.** Any two, with limit and measurement, a point for each of the six. The advisor's first three, as a start:""")
-    advice = e.run("advise", f"{e.model} --device-model h100 --ranks 8 {e.link} --top 3").splitlines()
-    block(advice[2:6])
+    say("""**9.** Any two, with limit and measurement, a point for each of the six. The advisor's first three, as a
+        start:""")
+    block(e.run("advise", f"{e.model} --device-model h100 --ranks 8 {e.link} --top 3").splitlines()[2:6])
 
 
 def main():
