@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares tables in pages with what programs print: the wrong answers in docs/teaching.md with wrong_answers, and the
+"""Compares tables in pages with what programs print: the wrong answers in docs/wrong_answers.md with wrong_answers, and the
 criteria in a lab's README.md with the grader lab_N beside it.
 
   guide_test.py --bin build/release/bin/wrong_answers            exit code 1 if they differ
@@ -33,7 +33,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--bin", required=True, type=Path)
 parser.add_argument("--write", action="store_true")
 options = parser.parse_args()
-tables = [(PROJECT / "docs/teaching.md", "<!-- wrong answers -->\n", wrong_answers(options.bin))]
+tables = [(PROJECT / "docs/wrong_answers.md", "<!-- wrong answers -->\n", wrong_answers(options.bin))]
 for page in sorted(PROJECT.glob("chapters/*/lab/README.md")):
     tables.append((page, "<!-- criteria -->\n", criteria(options.bin.with_name(f"lab_{int(page.parts[-3][:2])}"))))
 differ = False

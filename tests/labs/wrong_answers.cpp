@@ -4,7 +4,7 @@
 //   wrong_answers 3              a line for each answer
 //   wrong_answers 3 --seed 7     as another class
 //   wrong_answers 3 --show sum   the report on this answer, as a student sees it
-//   wrong_answers 3 --table      the rows of the table in docs/teaching.md, without grading
+//   wrong_answers 3 --table      the rows of the table in docs/wrong_answers.md, without grading
 #include <fmt/format.h>
 
 #include <algorithm>
