@@ -64,7 +64,7 @@ sanitized() {
 
 set_up() {
   scripts/setup.sh --for-ci
-  if [[ ${STAGECOACH_CIFAR10:-} == "$PWD/build/cifar10" && ! -e $STAGECOACH_CIFAR10/data_batch_1.bin ]]; then
+  if [[ ${STAGECOACH_CIFAR10:-} == "$PWD/build/cifar10" && ! -e $STAGECOACH_CIFAR10/cifar-10-batches-bin/data_batch_1.bin ]]; then
     echo "making CIFAR-10 in build/cifar10"
     /usr/bin/python3 ../shared/data/make_cifar10.py build/cifar10
   fi
