@@ -23,9 +23,9 @@ import flag_settings  # noqa: E402
 from check_trace import complaints_of  # noqa: E402
 
 # What takes long, reads other files, needs a GPU, or prevents a trace.
-LEFT_OUT = {"data", "device", "resume", "profile-file", "transport", "timeout", "image-size", "seed", "width", "depth",
-            "heads", "lr", "weight-decay", "lr-warmup", "lr-discount", "model", "batch-size", "clock", "mesh", "ranks",
-            "microbatches", "split", "threads"}
+LEFT_OUT = {"data", "device", "resume", "profile-file", "weights", "weights-except", "transport", "timeout", "image-size",
+            "seed", "width", "depth", "heads", "lr", "weight-decay", "lr-warmup", "lr-discount", "model", "batch-size", "clock",
+            "mesh", "ranks", "microbatches", "split", "threads"}
 VIT = ["--model", "vit", "--depth", "2", "--width", "16", "--heads", "2"]
 MESHES = {
     "ch06_ddp": ["dp=2,pp=2", "dp=2,pp=3", "dp=3,pp=2", "pp=2"],
