@@ -10,6 +10,7 @@
 
 #include "core/base/parse.h"
 #include "core/base/throw_if.h"
+#include "parallel/comm/network.h"
 #include "parallel/pipeline/rank_balance.h"
 
 namespace stagecoach {
