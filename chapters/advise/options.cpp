@@ -45,9 +45,9 @@ void add_output(CLI::App& app, AdviseOptions& options) {
                  "Train with this many of the plans on the modelled clock, and print what was predicted beside it")
       ->check(CLI::Range(1, 1000))
       ->group("Output");
-  const auto form = [&options](AdviceForm which) { return [&options, which](std::int64_t) { options.form = which; }; };
-  app.add_flag_function("--json", form(AdviceForm::json), "Print the plans as JSON")->group("Output");
-  app.add_flag_function("--csv", form(AdviceForm::csv), "Print the plans as CSV")->group("Output");
+  const auto form = [&options](AdviceForm which) { return [&options, which] { options.form = which; }; };
+  app.add_flag_callback("--json", form(AdviceForm::json), "Print the plans as JSON")->group("Output");
+  app.add_flag_callback("--csv", form(AdviceForm::csv), "Print the plans as CSV")->group("Output");
 }
 
 }  // namespace

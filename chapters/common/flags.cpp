@@ -25,6 +25,11 @@
 namespace stagecoach {
 namespace {
 
+/// Refuses other values of a flag that is on or off, such as --ledger=7up, of which CLI11 would read the 7.
+std::string is_on_or_off(const std::string& text) {
+  return text == "true" || text == "false" ? "" : fmt::format("expected true or false, got '{}'", text);
+}
+
 /// Lets CLI11 accept a flag of other chapters, but not show it, and refuses it with an explanation.
 void refuse_flag(CLI::App& app, const Flag& flag, const Chapter& chapter) {
   for (const std::string& name : {"--" + flag.name, "--no-" + flag.name}) {
@@ -182,6 +187,7 @@ CLI::Option& add_flag(CLI::App& app, const Flag& flag, Settings& settings) {
                    usual == "true" ? fmt::format("{},!--no-{}", name, flag.name) : name,
                    [set](std::int64_t count) { set(count > 0 ? "true" : "false"); }, flag.help)
                 ->group(flag.group)
+                ->check(is_on_or_off)
                 ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   return *add_option(app, name, flag.help, set)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/units.h"
+#include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/traffic.h"
 
 namespace stagecoach {

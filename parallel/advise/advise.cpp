@@ -26,10 +26,17 @@ bool is_better(const Evaluated& a, const Evaluated& b) {
   return a.worst().total() < b.worst().total() * kRounding;
 }
 
+/// The plans kept beyond those that are asked for.
+constexpr std::size_t kSpare = 6;
+
 class Search {
  public:
   Search(const AdviceRequest& request, int count, Prune prune)
-      : request_(request), count_(static_cast<std::size_t>(count)), prune_(prune), evaluator_(request) {}
+      : request_(request),
+        count_(static_cast<std::size_t>(count)),
+        kept_(count_ + kSpare),
+        prune_(prune),
+        evaluator_(request) {}
 
   Advice run() {
     const std::vector<Candidate> all = candidates_of(request_);
@@ -38,6 +45,7 @@ class Search {
       visit(all[index], bound);
     }
     require_any();
+    move_layers();
     add_one_device(all);
     return std::move(advice_);
   }
@@ -48,6 +56,10 @@ class Search {
 
   void reject(const Candidate& candidate, std::string reason, double seconds = 0) {
     advice_.rejected.push_back({candidate, seconds, std::move(reason)});
+  }
+
+  void reject_slower(const Evaluated& slow) {
+    reject(slow.candidate, fmt::format("takes {:.3f} ms", 1e3 * slow.seconds), slow.seconds);
   }
 
   std::vector<Bound> in_order_of_bounds(const std::vector<Candidate>& all) {
@@ -91,11 +103,21 @@ class Search {
                          1e3 * other.seconds);
     };
     for (std::size_t i = 0; i < advice_.best.size() && advice_.best[i].seconds < bound; ++i) {
-      if (i + 1 == count_ || are_alike(advice_.best[i].candidate, candidate)) {
+      if (i + 1 == kept_ || are_alike(advice_.best[i].candidate, candidate)) {
         return text(advice_.best[i]);
       }
     }
     return std::nullopt;
+  }
+
+  /// Improves the splits of the best plans and of some behind them, which then may overtake.
+  void move_layers() {
+    auto& best = advice_.best;
+    std::for_each(best.begin(), best.end(), [this](Evaluated& plan) { evaluator_.move_layers(plan); });
+    std::stable_sort(best.begin(), best.end(), is_better);
+    for (; best.size() > count_; best.pop_back()) {
+      reject_slower(best.back());
+    }
   }
 
   void evaluate(const Candidate& candidate) {
@@ -116,9 +138,6 @@ class Search {
   /// Inserts a plan among the best, one per schedule and mesh.
   void keep(Evaluated evaluated) {
     auto& best = advice_.best;
-    const auto reject_slower = [&](const Evaluated& slow) {
-      reject(slow.candidate, fmt::format("takes {:.3f} ms", 1e3 * slow.seconds), slow.seconds);
-    };
     const auto alike = std::find_if(best.begin(), best.end(), [&](const Evaluated& other) {
       return are_alike(other.candidate, evaluated.candidate);
     });
@@ -130,7 +149,7 @@ class Search {
       best.erase(alike);
     }
     best.insert(std::upper_bound(best.begin(), best.end(), evaluated, is_better), std::move(evaluated));
-    if (best.size() > count_) {
+    if (best.size() > kept_) {
       reject_slower(best.back());
       best.pop_back();
     }
@@ -187,6 +206,7 @@ class Search {
 
   const AdviceRequest& request_;
   std::size_t count_;
+  std::size_t kept_;  // while candidates are visited
   Prune prune_;
   Evaluator evaluator_;
   std::vector<std::pair<double, Candidate>> too_large_;  // by their least bytes, the smallest first

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
+#include <utility>
 
 #include "core/base/throw_if.h"
 #include "parallel/advise/quick_split.h"
 #include "parallel/advise/stage_seconds.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/data_parallel/step_timeline.h"
+#include "parallel/pipeline/fastest_split.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/traffic.h"
@@ -16,6 +19,7 @@ namespace stagecoach {
 namespace {
 
 constexpr double kFloat = sizeof(float);
+constexpr std::size_t kMaxMovedActions = 1'000'000;  // of all steps that are simulated to move a plan's layers
 
 std::int64_t samples_of(const AdviceRequest& request, const Candidate& candidate) {
   return request.batch_size / candidate.mesh.data / candidate.microbatches;
@@ -145,11 +149,15 @@ std::vector<Link> Evaluator::group_links(const Evaluated& evaluated, MeshDirecti
 }
 
 Evaluated Evaluator::memory(const Candidate& candidate) {
-  const ModelCosts& model = costs(candidate);
-  const auto layers = static_cast<int>(model.layers.size());
+  const auto layers = static_cast<int>(costs(candidate).layers.size());
   static_cast<void>(split_by_layers(layers, candidate.mesh.pipeline * candidate.chunks));  // before a large table
+  return memory(candidate, split_of(candidate, table(candidate)));
+}
+
+Evaluated Evaluator::memory(const Candidate& candidate, Split split) {
+  const ModelCosts& model = costs(candidate);
   const Schedule& schedule = table(candidate);
-  Evaluated evaluated{.candidate = candidate, .split = split_of(candidate, schedule)};
+  Evaluated evaluated{.candidate = candidate, .split = std::move(split)};
   const std::vector<double> bytes = message_bytes(model, evaluated.split);
   evaluated.memory =
       memory_of_ranks(model, candidate, evaluated.split, schedule, bytes, request_.optimizer_bytes_per_weight_byte);
@@ -166,6 +174,30 @@ void Evaluator::add_times(Evaluated& evaluated) {
   } else {
     simulate_pipeline(evaluated);
   }
+}
+
+void Evaluator::move_layers(Evaluated& evaluated) {
+  if (evaluated.candidate.mesh.pipeline == 1) {
+    return;
+  }
+  const Schedule& schedule = table(evaluated.candidate);
+  std::size_t actions = 0;
+  for (const auto& rank : schedule.ranks) {
+    actions += rank.size();
+  }
+  const auto with_split = [&](const Split& split) {
+    Evaluated moved = memory(evaluated.candidate, split);
+    if (request_.memory_limit == 0 || moved.worst().total() <= request_.memory_limit) {
+      simulate_pipeline(moved);
+    } else {
+      moved.seconds = std::numeric_limits<double>::infinity();
+    }
+    return moved;
+  };
+  std::size_t tries = kMaxMovedActions / actions;
+  const TimedSplit found = faster_by_moves(
+      {evaluated.seconds, evaluated.split}, [&](const Split& split) { return with_split(split).seconds; }, tries);
+  evaluated = with_split(found.split);
 }
 
 void Evaluator::simulate_pipeline(Evaluated& evaluated) {

@@ -43,12 +43,16 @@ class Evaluator {
   Evaluated memory(const Candidate& candidate);
   /// Adds the times of the step.
   void add_times(Evaluated& evaluated);
+  /// Moves layers from one stage of a pipeline to another as long as that makes the step faster and the limit of memory
+  /// allows it: the splits of candidates are found from sums of their costs, these by simulated steps.
+  void move_layers(Evaluated& evaluated);
 
  private:
   using Sizes = std::tuple<std::string, int, int, int>;  // of a table: schedule, ranks, micro-batches, chunks
 
   const Schedule& table(const Candidate& candidate);
   Split split_of(const Candidate& candidate, const Schedule& schedule);
+  Evaluated memory(const Candidate& candidate, Split split);
   Link at_speed(const Link& link) const { return {link.latency, request_.link_speed * link.bytes_per_second}; }
   const RankGroups& groups(const MeshSizes& mesh, MeshDirection direction);
   /// Returns the slowest link of the groups of `direction` among ranks that hold the same stages.

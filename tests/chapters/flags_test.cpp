@@ -42,6 +42,13 @@ TEST(Flags, RefuseAWrongValueAndAnUnknownName) {
   EXPECT_NE(refusal_of({"--batch-size", "32", "--unheard-of"}).find("--unheard-of"), std::string::npos);
 }
 
+TEST(Flags, ThatAreOnOrOffRefuseOtherValues) {
+  for (const char* flag : {"--augment=7up", "--no-graph=x", "--augment=99999999999999999999"}) {
+    EXPECT_EQ(refusal_of({flag}).find("--"), 0U) << flag << ": " << refusal_of({flag});
+  }
+  EXPECT_FALSE(parsed({"--augment=false"}).training.augment);
+}
+
 TEST(Flags, OfOtherChaptersAreExplained) {
   const std::string why = " is not a flag of ch01_single_device: ";
   EXPECT_EQ(refusal_of({"--ranks", "2"}).find("--ranks" + why), 0U);

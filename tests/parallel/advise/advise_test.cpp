@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "core/base/throw_if.h"
 #include "core/random.h"
@@ -113,6 +115,27 @@ TEST(Advise, FindsWhatBruteForceFinds) {
     pruned += found.simulated < all.simulated ? 1 : 0;
   }
   EXPECT_GT(pruned, 50);
+}
+
+// The splits of candidates come from sums of costs: simulated steps of zbv find better ones, within the limit of
+// memory.
+TEST(Advise, MovesLayersWhereThatMakesTheStepFaster) {
+  AdviceRequest request = equal_blocks(26, 8, 64, Link{1e-5, 1e10});
+  const Candidate zbv{.schedule = "zbv", .mesh = {.pipeline = 8}, .microbatches = 32, .chunks = 2};
+  const auto moved = [&] {
+    Evaluator evaluator(request);
+    Evaluated plan = evaluator.memory(zbv);
+    evaluator.add_times(plan);
+    const double before = plan.seconds;
+    evaluator.move_layers(plan);
+    EXPECT_LE(plan.seconds, before);
+    return std::pair{before, plan};
+  };
+  const auto [before, plan] = moved();
+  EXPECT_LT(plan.seconds, 0.99 * before);
+  EXPECT_EQ(std::accumulate(plan.split.begin(), plan.split.end(), 0), 26);
+  request.memory_limit = plan.worst().total() - 1;
+  EXPECT_LE(moved().second.worst().total(), request.memory_limit);
 }
 
 TEST(Advise, RejectsEveryOtherCandidateWithAReason) {
