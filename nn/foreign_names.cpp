@@ -20,11 +20,6 @@ constexpr Renamed kRenamed[] = {
 };
 constexpr Renamed kPositions = {"patch_embed.pos_embed", "pos_embed"};  // ours [T, C], theirs [1, T, C]
 
-// Of gpt; only a head that is tied has no bias.
-constexpr const char* kEmbedding = "transformer.wte.weight";
-constexpr const char* kHead = "lm_head.weight";
-constexpr const char* kHeadBias = "lm_head.bias";
-
 constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};  // of DistributedDataParallel, of torch.compile
 constexpr std::string_view kNotOurs[] = {".num_batches_tracked", ".attn.bias", ".attn.masked_bias"};
 
@@ -58,11 +53,6 @@ std::string our_name(const std::string& given, const std::set<std::string>& ours
   return ours.contains(name) ? name : ours.contains(renamed) ? renamed : given;
 }
 
-std::string tied_name(const std::string& name, const std::set<std::string>& ours) {
-  const bool is_tied = ours.contains(kHead) && !ours.contains(kHeadBias);
-  return !is_tied ? "" : name == kHead ? kEmbedding : name == kEmbedding ? kHead : "";
-}
-
 NamedTensors with_our_names(const NamedTensors& tensors, const NamedTensors& ours) {
   std::set<std::string> names;
   std::transform(ours.begin(), ours.end(), std::inserter(names, names.end()), [](const auto& n) { return n.first; });
@@ -78,14 +68,6 @@ NamedTensors with_our_names(const NamedTensors& tensors, const NamedTensors& our
       renamed.emplace_back(name, name == kPositions.ours && has_batch ? tensor.reshape(found->second.shape()) : tensor);
     } else if (!is_needless) {
       renamed.emplace_back(given, tensor);
-    }
-  }
-  const auto has = [&](const std::string& name) {
-    return std::any_of(renamed.begin(), renamed.end(), [&](const auto& named) { return named.first == name; });
-  };
-  for (std::size_t i = 0; i < renamed.size(); ++i) {
-    if (const std::string tied = tied_name(renamed[i].first, names); !tied.empty() && !has(tied)) {
-      renamed.emplace_back(tied, renamed[i].second);
     }
   }
   return renamed;

@@ -13,13 +13,8 @@ namespace stagecoach {
 /// Returns that of the names `ours` which a tensor has that PyTorch calls `given`; `given` if it has none of them.
 std::string our_name(const std::string& given, const std::set<std::string>& ours);
 
-/// Returns the name of the weight that is the same as `name` in the model with the weights `ours`, a gpt whose head is
-/// tied; "" if there is none. Files often have one of the two only.
-std::string tied_name(const std::string& name, const std::set<std::string>& ours);
-
 /// Returns `tensors` under the names and in the shapes of `ours` where they have those of PyTorch, without what these
-/// models do not have (counters of batch norm, stored masks), and with both of tied ones. Other tensors stay as they
-/// are.
+/// models do not have (counters of batch norm, stored masks). Other tensors stay as they are.
 NamedTensors with_our_names(const NamedTensors& tensors, const NamedTensors& ours);
 
 /// Returns `ours` under the names and in the shapes of PyTorch.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "core/base/throw_if.h"
@@ -14,6 +15,12 @@ namespace {
 std::string type_of(const Tensor& tensor) { return name_of(tensor.dtype()) + to_string(tensor.shape()); }
 
 }  // namespace
+
+Tensor find_tensor(const NamedTensors& tensors, const std::string& name) {
+  const auto found =
+      std::find_if(tensors.begin(), tensors.end(), [&](const auto& named) { return named.first == name; });
+  return found == tensors.end() ? Tensor{} : found->second;
+}
 
 void require_matching(const NamedTensors& from, const NamedTensors& into, const std::string& what) {
   std::vector<std::string> faults;

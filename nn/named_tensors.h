@@ -13,6 +13,9 @@ namespace stagecoach {
 /// Tensors with unique names, in a fixed order. The tensors are handles, not copies.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
+/// Returns the tensor of that name; undefined if there is none.
+Tensor find_tensor(const NamedTensors& tensors, const std::string& name);
+
 /// Throws DataError unless the tensors have the same names, shapes and types, in any order. Its text begins with `what`
 /// and lists each mismatch.
 void require_matching(const NamedTensors& from, const NamedTensors& into, const std::string& what);

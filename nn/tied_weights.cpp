@@ -10,11 +10,10 @@ namespace stagecoach {
 namespace {
 
 Tensor tied_parameter(const NamedTensors& parameters, const std::string& name) {
-  const auto found =
-      std::find_if(parameters.begin(), parameters.end(), [&](const auto& named) { return named.first == name; });
-  throw_if<UsageError>(found == parameters.end(),
+  const Tensor found = find_tensor(parameters, name);
+  throw_if<UsageError>(!found.defined(),
                        "tied weights: expected the name of a parameter, got '{}'; named_parameters() lists them", name);
-  return found->second;
+  return found;
 }
 
 }  // namespace

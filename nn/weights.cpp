@@ -1,6 +1,10 @@
 #include "nn/weights.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -10,12 +14,15 @@
 
 #include "core/base/throw_if.h"
 #include "nn/foreign_names.h"
+#include "nn/models.h"
 #include "nn/weights_index.h"
 
 namespace stagecoach {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kModelName = "model.safetensors";
 
 /// Returns a float16 tensor of a file as float32, which is exact, and any other as it is.
 Tensor widened(const Tensor& tensor) {
@@ -63,12 +70,34 @@ TensorFile load_indexed(const fs::path& index, const KeepTensor& keep) {
   return all;
 }
 
+/// Returns the file with the weights in a folder. Throws DataError, which names the files that it has, for one without
+/// a model.
+fs::path file_in(const fs::path& folder) {
+  std::vector<std::string> others;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name == kIndexName) {
+      return entry.path();
+    }
+    if (entry.path().extension() == ".safetensors") {
+      others.push_back(entry.path().string());
+    }
+  }
+  if (fs::exists(folder / kModelName, error)) {
+    return folder / kModelName;
+  }
+  std::sort(others.begin(), others.end());
+  throw DataError(fmt::format("folder {} has neither {} nor {}; {}", folder.string(), kIndexName, kModelName,
+                              others.empty() ? "give a file with weights"
+                                             : fmt::format("give the file itself: {}", fmt::join(others, " or "))));
+}
+
 /// Returns the tensors of a file, of an index, or of a folder with either.
 TensorFile load_file(const fs::path& path, const KeepTensor& keep) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    const bool has_index = fs::exists(path / kIndexName, error);
-    return load_file(path / (has_index ? kIndexName : "model.safetensors"), keep);
+    return load_file(file_in(path), keep);
   }
   return is_weights_index(path) ? load_indexed(path, keep) : load_tensors(path.string(), keep);
 }
@@ -81,6 +110,62 @@ NamedTensors outline_of(const std::vector<TensorInfo>& contents) {
     outline.emplace_back(info.name, Tensor::empty(info.shape, type, Device{DeviceType::meta}));
   }
   return outline;
+}
+
+/// Adds the missing ones of tied weights.
+NamedTensors with_tied(NamedTensors tensors, const TiedWeights::Names& tied) {
+  for (const auto& [first, copy] : tied) {
+    const Tensor of_first = find_tensor(tensors, first);
+    const Tensor of_copy = find_tensor(tensors, copy);
+    if (of_first.defined() != of_copy.defined()) {
+      tensors.emplace_back(of_first.defined() ? copy : first, of_first.defined() ? of_first : of_copy);
+    }
+  }
+  return tensors;
+}
+
+/// Throws DataError unless a file has the expected weights. Says what to do about a head that is tied in the file only.
+void require_weights(const NamedTensors& found, const NamedTensors& expected, const std::string& path) try {
+  require_matching(found, expected, "'" + path + "'");
+} catch (const DataError& error) {
+  const auto [embedding, head] = tied_head().front();
+  const bool has_both = find_tensor(expected, embedding).defined() && find_tensor(expected, head).defined();
+  const bool has_one = find_tensor(found, embedding).defined() != find_tensor(found, head).defined();
+  throw_if<DataError>(has_both && has_one,
+                      "{}; the file has one matrix for '{}' and '{}': use `tie_head` (in a program, LoadSettings::tied "
+                      "as well), or leave the missing one as it is drawn with `except`",
+                      error.what(), embedding, head);
+  throw;
+}
+
+template <class T>
+void require_finite(const std::string& name, const Tensor& tensor, const std::string& path) {
+  const std::vector<T> values = tensor.to_vector<T>();
+  const auto bad = std::find_if(values.begin(), values.end(), [](T value) { return !std::isfinite(value); });
+  if (bad == values.end()) {
+    return;
+  }
+  std::vector<std::int64_t> index;
+  std::int64_t rest = bad - values.begin();
+  for (int d = tensor.dims() - 1; d >= 0; --d) {
+    index.insert(index.begin(), rest % tensor.size(d));
+    rest /= tensor.size(d);
+  }
+  throw DataError(
+      fmt::format("'{}': expected finite weights, got {} in {} at [{}]; give a file of a training that has "
+                  "not diverged",
+                  path, std::isnan(*bad) ? "NaN" : "an infinite number", name, fmt::join(index, ", ")));
+}
+
+/// Throws DataError for a weight that is NaN or infinite.
+void require_finite(const NamedTensors& tensors, const std::string& path) {
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dtype() == DType::float32) {
+      require_finite<float>(name, tensor, path);
+    } else if (tensor.dtype() == DType::float64) {
+      require_finite<double>(name, tensor, path);
+    }
+  }
 }
 
 }  // namespace
@@ -121,8 +206,8 @@ void save_sharded_weights(const std::string& folder, const std::vector<NamedTens
 NamedTensors load_weights_of(const std::string& path, const NamedTensors& model, const KeepTensor& keep,
                              const LoadSettings& settings) {
   NamedTensors expected = model;
-  for (const std::string& prefix : settings.keep) {
-    throw_if<UsageError>(!remove_below(prefix, expected), "`keep`: no weight of the model begins with '{}'", prefix);
+  for (const std::string& prefix : settings.except) {
+    throw_if<UsageError>(!remove_below(prefix, expected), "`except`: no weight of the model begins with '{}'", prefix);
   }
   std::set<std::string> names;
   for (const auto& [name, tensor] : model) {
@@ -130,19 +215,23 @@ NamedTensors load_weights_of(const std::string& path, const NamedTensors& model,
   }
   const auto is_kept = [&](const std::string& name) { return names.contains(name) && keep(name); };
   const TensorFile file = load_file(path, [&](const std::string& given) {
-    return is_kept(our_name(given, names)) || is_kept(tied_name(our_name(given, names), names));
+    const std::string name = our_name(given, names);
+    return is_kept(name) || std::any_of(settings.tied.begin(), settings.tied.end(), [&](const auto& pair) {
+             return (name == pair.first && is_kept(pair.second)) || (name == pair.second && is_kept(pair.first));
+           });
   });
-  NamedTensors found = with_our_names(outline_of(file.contents), model);
-  NamedTensors tensors = with_our_names(file.tensors, model);
-  for (const std::string& prefix : settings.keep) {
+  NamedTensors found = with_tied(with_our_names(outline_of(file.contents), model), settings.tied);
+  NamedTensors tensors = with_tied(with_our_names(file.tensors, model), settings.tied);
+  for (const std::string& prefix : settings.except) {
     remove_below(prefix, found);
     remove_below(prefix, tensors);
   }
-  require_matching(found, expected, "'" + path + "'");
+  require_weights(found, expected, path);
   std::erase_if(tensors, [&](const auto& named) { return !keep(named.first); });
   for (auto& [name, tensor] : tensors) {
     tensor = widened(tensor);
   }
+  require_finite(tensors, path);
   return tensors;
 }
 
@@ -150,7 +239,7 @@ void load_weights(const std::string& path, Module& module, const LoadSettings& s
   NamedTensors ours = weights_of(module);
   const NamedTensors tensors = load_weights_of(
       path, ours, [](const std::string&) { return true; }, settings);
-  for (const std::string& prefix : settings.keep) {
+  for (const std::string& prefix : settings.except) {
     remove_below(prefix, ours);
   }
   copy_by_name(tensors, ours, "'" + path + "'");

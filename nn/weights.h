@@ -7,6 +7,7 @@
 
 #include "nn/module.h"
 #include "nn/safetensors.h"
+#include "nn/tied_weights.h"
 
 namespace stagecoach {
 
@@ -25,15 +26,19 @@ void save_weights(const std::string& path, const Module& module, Names names = N
 void save_sharded_weights(const std::string& folder, const std::vector<NamedTensors>& parts, Names names = Names::own);
 
 struct LoadSettings {
-  /// Weights whose names begin so stay as they are, and may be missing or others in the file: {"fc."} keeps the last
-  /// layer of a resnet, which has another size for other classes.
-  std::vector<std::string> keep = {};
+  /// Weights whose names begin so stay as they are, and may be missing or others in the file: {"fc."} leaves out the
+  /// last layer of a resnet, which has another size for other classes.
+  std::vector<std::string> except = {};
+  /// Weights that are the same in the model, such as tied_head(): a file may have one of the two. Without it, one that
+  /// is missing is never taken from another.
+  TiedWeights::Names tied = {};
 };
 
 /// Reads the weights into a module that has memory, from a file, from the index of several, or from a folder with
 /// either (`model.safetensors`). They may have the names of the same model in PyTorch (nn/foreign_names.h); those in
 /// half precision (F16, BF16) are widened. If a name is missing or extra, or a shape or type differs, changes nothing
-/// and throws DataError that lists each mismatch. Throws UsageError for a `keep` with which no weight begins.
+/// and throws DataError that lists each mismatch, or names a number that is NaN or infinite. Throws UsageError for an
+/// `except` with which no weight begins.
 void load_weights(const std::string& path, Module& module, const LoadSettings& settings = {});
 
 /// Returns the weights that a file has for `model`, of which only names, shapes and types count, so that it may be on

@@ -12,7 +12,7 @@ namespace {
 /// What the libraries write, and what the user of a chapter reads instead, where a flag and its parameter differ in
 /// more than the dashes.
 constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
-    {"`keep`", "--weights-except"},
+    {"`except`", "--weights-except"},
     {"`learning_rate`", "--lr"},
     {"`max_pixels`", "--max-megapixels"},
     {"`on_device`", "--data-on-device"},

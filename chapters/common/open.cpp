@@ -237,9 +237,7 @@ TiedWeights::Names tied_names(const TrainingSettings& training) {
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters) {
   TiedWeights::Names here = tied_names(training);
-  const auto has = [&](const std::string& name) {
-    return std::any_of(parameters.begin(), parameters.end(), [&](const auto& named) { return named.first == name; });
-  };
+  const auto has = [&](const std::string& name) { return find_tensor(parameters, name).defined(); };
   std::erase_if(here, [&](const auto& pair) { return !has(pair.first) || !has(pair.second); });
   const TiedWeights tied(parameters, here);
   for (const auto& [first, copy] : tied_names(training)) {

@@ -1,6 +1,5 @@
 #include "parallel/pipeline/tied_ranks.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,20 +29,13 @@ struct TiedRank {
   }
 };
 
-/// Returns the parameter of that name; undefined if it is on another rank.
-Tensor find(const NamedTensors& parameters, const std::string& name) {
-  const auto found =
-      std::find_if(parameters.begin(), parameters.end(), [&](const auto& named) { return named.first == name; });
-  return found == parameters.end() ? Tensor{} : found->second;
-}
-
 }  // namespace
 
 void tie_ranks(Optimizer& optimizer, const NamedTensors& mine, const TiedWeights::Names& names, Communicator& comm) {
   const auto tied = std::make_shared<std::vector<TiedRank>>();
   for (const auto& [first_name, copy_name] : names) {
-    const Tensor first = find(mine, first_name);
-    const Tensor copy = find(mine, copy_name);
+    const Tensor first = find_tensor(mine, first_name);
+    const Tensor copy = find_tensor(mine, copy_name);
     const bool has_both = first.defined() && copy.defined();
     const std::vector<double> holders =
         comm.sum_numbers({first.defined() ? 1.0 : 0, copy.defined() ? 1.0 : 0, has_both ? 1.0 : 0});

@@ -70,10 +70,18 @@ TEST_F(InitialWeights, OfATiedMatrixAreEqualOrRefused) {
   EXPECT_EQ(ch01(both).exit_code, 0);
   expect_refused(ch01(joined(both, {"--weights-except", "lm_head"})), 2, "name the layers of both");
   EXPECT_EQ(ch01(joined(both, {"--weights-except", "lm_head,transformer.wte"})).exit_code, 0);
+  const Flags untied(gpt.begin(), gpt.end() - 1);
+  expect_refused(ch01(joined(untied, {"--weights", "tied/weights.safetensors"})), 3, "missing: lm_head.bias");
   TensorFile file = load_tensors((folder() / "tied/weights.safetensors").string());
   for (auto& [name, tensor] : file.tensors) {
     tensor = name == "lm_head.weight" ? Tensor::zeros(tensor.shape()) : tensor;
   }
+  NamedTensors one = file.tensors;
+  std::erase_if(one, [](const auto& named) { return named.first == "lm_head.weight"; });
+  save_tensors((folder() / "one").string(), {one, {}});
+  EXPECT_EQ(run(kCh03, joined(gpt, {"--weights", "one", "--ranks", "2"})).exit_code, 0);
+  expect_refused(run(kCh03, joined(untied, {"--weights", "one", "--ranks", "2"})), 3,
+                 "and 'lm_head.weight': use --tie-head");
   save_tensors((folder() / "unequal").string(), {file.tensors, {}});
   for (const Flags& ranks : {Flags{}, Flags{"--ranks", "2"}}) {
     expect_refused(run(ranks.empty() ? kCh01 : kCh03, joined(gpt, joined({"--weights", "unequal"}, ranks))), 3,
@@ -101,7 +109,9 @@ TEST_F(InitialWeights, ThatDoNotFitAreListed) {
   ASSERT_EQ(train(kCh02, "naive", without_head, "1").exit_code, 0);
   expect_same_weights("naive", "one");
   expect_refused(train(kCh01, "none", joined(other, {"--weights-except", "head,fc"}), "1"), 2,
-                 "--weights-except: no weight of the model begins with 'fc.'");
+                 "--weights-except: expected layers with weights, got 'fc'; the layers of vit are patch_embed, ");
+  expect_refused(train(kCh03, "none", joined(other, {"--weights-except", "head.weight"}), "1"), 2,
+                 "--weights-except: expected layers, got the weight head.weight; give its layer, head\n");
 }
 
 TEST_F(InitialWeights, AreRefusedWhereTheyWouldNotBeUsed) {
@@ -112,6 +122,7 @@ TEST_F(InitialWeights, AreRefusedWhereTheyWouldNotBeUsed) {
   expect_refused(run(kCh02, joined(given, {"--model", "toy"})), 2, "--weights: --model toy");
   expect_refused(ch01({"--weights-except", "head"}), 2, "--weights-except: it is for --weights only");
   expect_refused(ch01({"--smoke", "--weights", "nowhere"}), 3, "nowhere");
+  expect_refused(ch01({"--smoke", "--weights", "start"}), 3, "give the file itself: start/weights.safetensors");
 }
 
 }  // namespace

@@ -165,10 +165,11 @@ TEST(ForeignNames, AFileOfNanoGptIsLoaded) {
     save_tensors(folder.file("w"), {theirs, {}});
     const auto loaded = make_model("gpt", settings);
     loaded->materialize(2);
-    load_weights(folder.file("w"), *loaded);
+    load_weights(folder.file("w"), *loaded, {.tied = tied_head()});
     expect_same_weights(*loaded, *saved);
-    const NamedTensors part = load_weights_of(folder.file("w"), weights_of(*loaded),
-                                              [](const std::string& name) { return name == "lm_head.weight"; });
+    const NamedTensors part =
+        load_weights_of(folder.file("w"), weights_of(*loaded),
+                        [](const std::string& name) { return name == "lm_head.weight"; }, {.tied = tied_head()});
     ASSERT_EQ(part.size(), 1U) << left_out;
     EXPECT_TRUE(same_bytes(part[0].second, weights_of(*saved).back().second));
   }
@@ -176,8 +177,13 @@ TEST(ForeignNames, AFileOfNanoGptIsLoaded) {
   untied.tie_head = false;
   const auto other = make_model("gpt", untied);
   other->materialize(2);
-  EXPECT_TRUE(fails_with<DataError>({"missing: transformer.wte.weight float32[11, 8]; missing: lm_head.bias"},
+  EXPECT_TRUE(fails_with<DataError>({"missing: transformer.wte.weight float32[11, 8]; missing: lm_head.bias",
+                                     "one matrix for 'transformer.wte.weight' and 'lm_head.weight'", "`tie_head`"},
                                     [&] { load_weights(folder.file("w"), *other); }));
+  const auto alone = make_model("gpt", settings);  // whose head has no bias, but nobody says that it is tied
+  alone->materialize(2);
+  EXPECT_TRUE(fails_with<DataError>({"missing: transformer.wte.weight float32[11, 8]; the file", "LoadSettings::tied"},
+                                    [&] { load_weights(folder.file("w"), *alone); }));
 }
 
 // A net that was trained for 1,000 classes begins another training.
@@ -188,16 +194,14 @@ TEST(ForeignNames, WhatIsKeptStaysAsItIs) {
   const auto model = small_resnet(2);
   EXPECT_TRUE(fails_with<DataError>({"differs: fc.weight: expected float32[10, 8], got float32[1000, 8]"},
                                     [&] { load_weights(folder.file("w"), *model); }));
-  load_weights(folder.file("w"), *model, {.keep = {"fc."}});
+  load_weights(folder.file("w"), *model, {.except = {"fc."}});
   const auto untouched = small_resnet(2);
   for (const auto& [name, tensor] : weights_of(*model)) {
     const NamedTensors others = weights_of(name.starts_with("fc.") ? *untouched : *saved);
-    const auto other =
-        std::find_if(others.begin(), others.end(), [&](const auto& named) { return named.first == name; });
-    EXPECT_TRUE(same_bytes(tensor, other->second)) << name;
+    EXPECT_TRUE(same_bytes(tensor, find_tensor(others, name))) << name;
   }
   EXPECT_TRUE(fails_with<UsageError>({"no weight of the model begins with 'head.'"},
-                                     [&] { load_weights(folder.file("w"), *model, {.keep = {"head."}}); }));
+                                     [&] { load_weights(folder.file("w"), *model, {.except = {"head."}}); }));
 }
 
 class ShardedWeights : public ::testing::Test {

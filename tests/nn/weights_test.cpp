@@ -1,6 +1,7 @@
 #include "nn/weights.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/base/error.h"
 #include "nn/layers.h"
@@ -65,13 +66,12 @@ TEST(Weights, OfAPartOfTheModelAreRead) {
   ASSERT_EQ(fc.size(), 2U);
   for (const auto& [name, tensor] : fc) {
     const NamedTensors all = weights_of(*saved);
-    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& named) { return named.first == name; });
-    EXPECT_TRUE(same_bytes(tensor, found->second)) << name;
+    EXPECT_TRUE(same_bytes(tensor, find_tensor(all, name))) << name;
   }
   const auto is_not_of_fc = [&](const std::string& name) { return !is_of_fc(name); };
   EXPECT_TRUE(fails_with<DataError>({"differs: fc.weight: expected float32[2, 2], got float32[3, 2]"},
                                     [&] { load_weights_of(folder.file("w"), whole(2), is_not_of_fc); }));
-  EXPECT_EQ(load_weights_of(folder.file("w"), whole(2), is_not_of_fc, {.keep = {"fc."}}).size(),
+  EXPECT_EQ(load_weights_of(folder.file("w"), whole(2), is_not_of_fc, {.except = {"fc."}}).size(),
             weights_of(*saved).size() - 2);
 }
 
@@ -116,6 +116,39 @@ TEST(Weights, FromDamagedOrMissingFilesChangeNothing) {
   EXPECT_TRUE(fails_with<DataError>({"damaged"}, [&] { load_weights(folder.file("w"), *model); }));
   EXPECT_TRUE(fails_with<DataError>({"No such file"}, [&] { load_weights(folder.file("none"), *model); }));
   EXPECT_TRUE(same_bytes(model->named_parameters()[0].second, small_model(2)->named_parameters()[0].second));
+}
+
+// A run's folder has weights under another name than a model's folder.
+TEST(Weights, InAFolderWithoutAModelAreNamed) {
+  const TemporaryFolder folder;
+  const auto model = small_model(1);
+  const auto load = [&] { load_weights((folder.path()).string(), *model); };
+  EXPECT_TRUE(
+      fails_with<DataError>({"has neither model.safetensors.index.json nor model.safetensors", "give a file"}, load));
+  save_weights(folder.file("weights.safetensors"), *model);
+  EXPECT_TRUE(fails_with<DataError>({"give the file itself", folder.file("weights.safetensors").c_str()}, load));
+  save_weights(folder.file("model.safetensors"), *model);
+  load();
+}
+
+TEST(Weights, ThatAreNotFiniteAreRefusedWithTheirPlace) {
+  const TemporaryFolder folder;
+  const auto model = small_model(2, 3);
+  const auto refused = [&](const std::string& name, std::vector<float> values, const Shape& shape,
+                           const std::string& part) {
+    NamedTensors tensors = weights_of(*small_model(1, 3));
+    for (auto& [given, tensor] : tensors) {
+      tensor = given == name ? Tensor::from(values, shape) : tensor;
+    }
+    save_tensors(folder.file("w"), {tensors, {}});
+    EXPECT_TRUE(fails_with<DataError>({folder.file("w").c_str(), part.c_str()},
+                                      [&] { load_weights(folder.file("w"), *model); }));
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  refused("fc.weight", {1, 2, 3, 4, 5, -infinity}, {3, 2}, "an infinite number in fc.weight at [2, 1]");
+  refused("bn.running_mean", {std::numeric_limits<float>::quiet_NaN(), 1}, {2}, "NaN in bn.running_mean at [0]");
+  load_weights(folder.file("w"), *model, {.except = {"bn."}});
+  EXPECT_TRUE(same_bytes(model->named_parameters()[5].second, small_model(1, 3)->named_parameters()[5].second));
 }
 
 TEST(Weights, NeedAModuleWithMemory) {
