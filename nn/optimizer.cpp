@@ -44,8 +44,14 @@ void Optimizer::clip_norm(double max_norm) {
 }
 
 void Optimizer::tie(std::function<void()> sum_gradients, std::function<void()> copy_values) {
-  sum_gradients_ = std::move(sum_gradients);
-  copy_values_ = std::move(copy_values);
+  const auto after = [](std::function<void()> earlier, std::function<void()> later) {
+    return [earlier = std::move(earlier), later = std::move(later)] {
+      earlier();
+      later();
+    };
+  };
+  sum_gradients_ = after(std::move(sum_gradients_), std::move(sum_gradients));
+  copy_values_ = after(std::move(copy_values_), std::move(copy_values));
 }
 
 void Optimizer::step() {

@@ -59,7 +59,7 @@ class Optimizer {
   /// Returns that number; 0 if nobody counts.
   std::int64_t samples_since_step() const { return count_samples_ ? count_samples_() : 0; }
   /// From now on step() begins with `sum_gradients` and ends with `copy_values`, for parameters that stay the same as
-  /// others, which are not this optimizer's (nn/tied_weights.h).
+  /// others, which are not this optimizer's (nn/tied_weights.h). What several calls give runs in their order.
   void tie(std::function<void()> sum_gradients, std::function<void()> copy_values);
   /// From now on weight decay applies to parameters of two or more dimensions only: not to biases, nor to the weights
   /// of norms.

@@ -5,6 +5,8 @@
 #include "chapters/common/open.h"
 #include "core/base/throw_if.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
+#include "parallel/training/replica_role.h"
+#include "parallel/wrappers/mesh_role.h"
 
 namespace stagecoach {
 namespace {
@@ -29,24 +31,21 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
   if (topology.mesh.pipeline > 1) {
     topology.pipeline = make_pipeline_plan(settings, topology.mesh, Topology::kRankOrder, data);
     topology.notes = topology.pipeline->notes;
-    topology.layers = topology.pipeline->layers;
-    topology.stages = topology.pipeline->stages_text() + " of each pipeline";
+    topology.role = role_of(*topology.pipeline);
     return topology;
   }
-  topology.stages = stages_text({model->size()}, contiguous_placement({topology.mesh.data}));
-  for (int i = 0; i < model->size(); ++i) {
-    topology.layers.emplace_back(model->name(i), 0);
-  }
+  topology.role = replica_role(*model);
+  topology.role.stages = stages_text({model->size()}, contiguous_placement({topology.mesh.data}));
   return topology;
 }
 
 RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
-  const bool rank_0_owns = settings.data_parallel.mode == DataParallelMode::central;
-  return {.layers = topology.layers,
-          .stages = topology.stages,
-          .replica_of = rank_0_owns ? rank : rank % topology.mesh.pipeline,
-          .splits_losses = true,
-          .profile = topology.pipeline ? topology.pipeline->profile_json : ""};
+  RankRole role =
+      topology.pipeline ? mesh_role(topology.role, rank, topology.mesh, Topology::kRankOrder) : topology.role;
+  if (settings.data_parallel.mode == DataParallelMode::central) {  // rank 0 has it all
+    role.replica_of = rank;
+  }
+  return role;
 }
 
 StepModel step_of(const Settings& settings, const Topology& topology, const NamedTensors& parameters,

@@ -4,11 +4,13 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "chapters/common/plan.h"
 #include "datasets/shares.h"
 #include "parallel/data_parallel/step_timeline.h"
 #include "parallel/launch/mesh.h"
+#include "parallel/pipeline/rank_role.h"
 
 namespace stagecoach {
 
@@ -16,8 +18,7 @@ struct Topology {
   World world = {};
   MeshSizes mesh = {};
   std::vector<std::string> notes = {};  ///< about the order of a pipeline's actions
-  std::string stages = {};              ///< the stages and the ranks that hold them, as text
-  LayerRanks layers = {};               ///< on the ranks of the first pipeline, or all on rank 0
+  RankRole role = {};                   ///< of the ranks of a pipeline, or of a replica
   std::optional<Plan> pipeline = {};    ///< the plan of each pipeline, if there are any
 
   /// The ranks of one pipeline have consecutive numbers.

@@ -27,6 +27,7 @@
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
+#include "parallel/wrappers/mesh_role.h"
 
 namespace stagecoach {
 namespace {
@@ -50,12 +51,7 @@ void train_rank(const Plan& plan, const TrainTest& data, Rank& rank) {
   const Rank in_pipeline{position.pipeline, sizes.pipeline, rank.device, mesh.pipeline()};
 
   // Prints, measures and saves. A rank has the layers of a rank of the first pipeline, whole or a slice of each.
-  RankRole role = role_of(plan);
-  role.stages += " of each pipeline";
-  role.replica_of = rank_at({.pipeline = position.pipeline}, sizes, order);
-  role.splits_losses = true;
-  role.tensor_group = sizes.tensor > 1 ? &mesh.tensor() : nullptr;
-  Run run = make_run(plan.settings, rank.comm, role);
+  Run run = make_run(plan.settings, rank.comm, mesh_role(role_of(plan), rank.index, sizes, order, &mesh.tensor()));
   run.print_notes(plan.notes);
   // With --overlap, a second thread of this rank sums gradients of activations while the rank computes others.
   std::optional<CommThread> comm_thread;

@@ -73,7 +73,6 @@ Schedule table_of(const Settings& settings, int layers, std::vector<std::string>
 /// slowest pipeline.
 void set_pipelines(Plan& plan, RankGroups pipelines) {
   plan.pipelines = std::move(pipelines);
-  plan.links.clear();
   for (int s = 1; s < plan.stages(); ++s) {
     plan.links.push_back(plan.world.network.between_any(plan.pipelines, plan.first_rank(s - 1), plan.first_rank(s)));
   }
@@ -105,8 +104,6 @@ void set_meeting(Plan& plan) {
   const bool is_whole = plan.settings.data_parallel.mesh->tensor == 1 &&
                         std::all_of(plan.layers.begin(), plan.layers.end(),
                                     [&](const auto& layer) { return layer.second == plan.layers.front().second; });
-  plan.schedule.meeting.clear();
-  plan.norm_sum = 0;
   if (plan.settings.training.clip_norm > 0 && !is_whole) {
     plan.schedule.meeting.resize(static_cast<std::size_t>(plan.schedule.rank_count()));
     std::iota(plan.schedule.meeting.begin(), plan.schedule.meeting.end(), 0);
@@ -165,18 +162,21 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, const 
   return fastest_split(profile, schedule, pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no);
 }
 
-Plan::Plan(const Settings& settings, const Dataset& data, const std::shared_ptr<const LayerFactory>& factory)
+Plan::Plan(const Settings& settings, const Dataset& data, const std::shared_ptr<const LayerFactory>& factory,
+           RankGroups groups)
     : PlannedModel(planned_model(settings, data, factory)),
       schedule(table_of(settings, model->size(), notes)),
       split(split_of(settings.pipeline, *model, schedule, profile)) {
   put_bug_into(schedule, settings.training.inject);  // last, as no step with a bug can be simulated
-  place_layers(settings.training);
+  place_layers(settings.training, std::move(groups));
 }
 
-void Plan::place_layers(const TrainingSettings& training) {
-  std::vector<int> all(schedule.ranks.size());
-  std::iota(all.begin(), all.end(), 0);
-  set_pipelines(*this, {all});
+void Plan::place_layers(const TrainingSettings& training, RankGroups groups) {
+  if (groups.empty()) {
+    std::vector<int>& all = groups.emplace_back(schedule.ranks.size());
+    std::iota(all.begin(), all.end(), 0);
+  }
+  set_pipelines(*this, std::move(groups));
   shapes = shapes_entering(*model, split, input_shape(training, 1));
   if (training.tie_head) {
     tied = {first_rank(0), first_rank(stages() - 1),
@@ -213,15 +213,13 @@ std::vector<std::string> mesh_schedules() {
 
 Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
                         const std::shared_ptr<const LayerFactory>& factory) {
-  Plan plan(settings_of_pipeline(settings, mesh), data, factory);
+  Plan plan(settings_of_pipeline(settings, mesh), data, factory, mesh_groups(MeshDirection::pipeline, mesh, order));
   plan.settings = settings;
   plan.schedule = with_reductions(plan.schedule);
-  set_pipelines(plan, mesh_groups(MeshDirection::pipeline, mesh, order));
   for (auto& [layer, rank] : plan.layers) {
     rank = rank_at({.pipeline = rank}, mesh, order);
   }
   plan.reductions = reduction_seconds(plan, mesh, order);
-  set_meeting(plan);
   return plan;
 }
 

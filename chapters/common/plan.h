@@ -41,9 +41,11 @@ struct TiedStages {
 
 struct Plan : PlannedModel {
   /// Follows --ranks, --schedule, --chunks, --group, --split and --balance. The table of a loop by hand is that of
-  /// GPipe. `factory` makes the layers that the ranks compute, if they are cut. Throws UsageError, which says what is
-  /// possible, for an impossible combination.
-  Plan(const Settings& settings, const Dataset& data, const std::shared_ptr<const LayerFactory>& factory = nullptr);
+  /// GPipe. `factory` makes the layers that the ranks compute, if they are cut. `groups` are the ranks of the world
+  /// that run each pipeline; empty: all are one. Throws UsageError, which says what is possible, for an impossible
+  /// combination.
+  Plan(const Settings& settings, const Dataset& data, const std::shared_ptr<const LayerFactory>& factory = nullptr,
+       RankGroups groups = {});
 
   Schedule schedule;               ///< of a step with all its micro-batches; lowered and legal
   Split split;                     ///< layers per stage
@@ -52,11 +54,11 @@ struct Plan : PlannedModel {
   std::optional<TiedStages> tied;  ///< with --tie-head
   /// Of each stage with its tensor-parallel group, by the images of a micro-batch, if they are predicted.
   std::map<std::int64_t, std::vector<CollectiveSeconds>> exchanges;
-  std::vector<double> reductions;           ///< seconds of each stage's gradient reduction, if they are predicted
-  std::vector<double> norm_exchange;        ///< seconds in which each rank joins its gradients for their norm, if any
-  double norm_sum = 0;                      ///< seconds in which all ranks sum its squares, where they meet
-  std::vector<Link> links;                  ///< between each stage and the next one
-  std::vector<std::vector<int>> pipelines;  ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
+  std::vector<double> reductions;     ///< seconds of each stage's gradient reduction, if they are predicted
+  std::vector<double> norm_exchange;  ///< seconds in which each rank joins its gradients for their norm, if any
+  double norm_sum = 0;                ///< seconds in which all ranks sum its squares, where they meet
+  std::vector<Link> links;            ///< between each stage and the next one
+  RankGroups pipelines;               ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
 
   std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }
@@ -67,7 +69,7 @@ struct Plan : PlannedModel {
   explicit Plan(PlannedModel planned) : PlannedModel(std::move(planned)) {}
   /// Fills in what follows from the model, the split and the schedule: shapes, layers, links, pipelines, and whether
   /// ranks meet in updates.
-  void place_layers(const TrainingSettings& training);
+  void place_layers(const TrainingSettings& training, RankGroups groups = {});
 };
 
 /// Returns whether the chapter runs its handwritten loop instead of a table. That loop posts each receive just before

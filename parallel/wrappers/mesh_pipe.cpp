@@ -6,10 +6,13 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/throw_if.h"
+#include "core/ops.h"
 #include "datasets/shares.h"
 #include "parallel/data_parallel/average_gradients.h"
+#include "parallel/pipeline/tied_ranks.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
+#include "parallel/wrappers/mesh_role.h"
 #include "parallel/wrappers/pipe_schedule.h"
 #include "parallel/wrappers/require_batch.h"
 #include "parallel/wrappers/require_layers.h"
@@ -20,8 +23,6 @@ namespace {
 
 /// Returns the settings of a replica's pipeline.
 PipeSettings replica_settings(PipeSettings settings, const MeshSizes& sizes) {
-  throw_if<UsageError>(!settings.tied.empty(), "MeshPipe: expected no tied weights, got {}; use Pipe for them",
-                       settings.tied.size());
   throw_if<UsageError>(settings.ranks != 0 && settings.ranks != sizes.pipeline,
                        "MeshPipe: expected as many ranks as the mesh has in a pipeline, {}, got {}; leave `ranks` out",
                        sizes.pipeline, settings.ranks);
@@ -32,6 +33,46 @@ PipeSettings replica_settings(PipeSettings settings, const MeshSizes& sizes) {
 /// With one rank per group, layers are those of one device: a group's sums are rounded differently.
 std::shared_ptr<Sequential> make_model_of_rank(const MeshPipe::MakeModel& make_model, Communicator& tensor_group) {
   return tensor_group.size() > 1 ? make_model(TensorParallelLayers(tensor_group)) : make_model(LayerFactory());
+}
+
+/// Throws UsageError for tied weights of other names or shapes, whole or as this rank's slices.
+void require_tied(const TiedWeights::Names& names, const MeshPipe::MakeModel& make_model, Communicator& tensor_group) {
+  for (const auto& model : {make_model(LayerFactory()), make_model_of_rank(make_model, tensor_group)}) {
+    model->materialize(0, Device{DeviceType::meta});
+    static_cast<void>(TiedWeights(model->named_parameters(), names));
+  }
+}
+
+/// Ties this rank's parameters pair by pair: so the gradients of several copies are added in the order of the pairs,
+/// whichever ranks hold them.
+void tie_pairs(Optimizer& optimizer, const NamedTensors& mine, const TiedWeights::Names& names, Communicator& ranks) {
+  for (const auto& pair : names) {
+    if (find_tensor(mine, pair.first).defined() && find_tensor(mine, pair.second).defined()) {
+      tie(optimizer, TiedWeights(mine, {pair}));
+    }
+    tie_ranks(optimizer, mine, {pair}, ranks);
+  }
+}
+
+/// Returns `parameters` without the copies among tied ones.
+NamedTensors without_copies(NamedTensors parameters, const TiedWeights::Names& names) {
+  for (const auto& pair : names) {
+    std::erase_if(parameters, [&](const auto& named) { return named.first == pair.second; });
+  }
+  return parameters;
+}
+
+/// Throws UsageError for targets that are no labels, and for a count of another kind.
+void require_countable(const Tensor& target, const Tensor& correct, Device device) {
+  throw_if<UsageError>(target.dtype() != DType::int32,
+                       "MeshPipe: expected labels int32 [N, …] to count correct predictions, got targets {}; leave "
+                       "the count out",
+                       describe(target));
+  throw_if<UsageError>(
+      !correct.defined() || correct.dtype() != DType::int32 || correct.numel() != 1 || correct.device() != device,
+      "MeshPipe: expected a count int32 [] on {}, the rank's device, got {}; give epoch.train_sums().correct, or "
+      "make it there",
+      to_string(device), describe(correct));
 }
 
 }  // namespace
@@ -46,6 +87,9 @@ MeshPipe::MeshPipe(Communicator& world, const MeshSizes& sizes, const MakeModel&
       model_(require_layers("MeshPipe", make_model_of_rank(make_model, mesh_.tensor()))),
       schedule_(with_reductions(schedule_of(settings_, model_->size()))),
       split_(settings_.split.empty() ? split_by_layers(model_->size(), schedule_.stage_count()) : settings_.split) {
+  if (!settings_.tied.empty()) {
+    require_tied(settings_.tied, make_model, mesh_.tensor());
+  }
   const auto stages = stages_of(*model_, split_);
   for (const int stage : schedule_.stages_of(at_.pipeline)) {
     stages_.emplace(stage, stages[static_cast<std::size_t>(stage)]);
@@ -75,7 +119,9 @@ void MeshPipe::place(const PipeInput& example) {
                       Stage(stages[s], settings_.recompute ? Stage::Recompute::yes : Stage::Recompute::no, loss_));
     }
   }
-  optimizer_ = settings_.optimizer(layers_->named_parameters());
+  const NamedTensors mine = layers_->named_parameters();
+  optimizer_ = settings_.optimizer(without_copies(mine, settings_.tied));
+  tie_pairs(*optimizer_, mine, settings_.tied, mesh_.pipeline());
   pipeline_ = std::make_unique<Pipeline>(std::move(running), std::move(entering), schedule_, mesh_.pipeline());
 }
 
@@ -86,18 +132,14 @@ Optimizer& MeshPipe::optimizer() {
 }
 
 RankRole MeshPipe::role() {
-  const auto rank_of_layers = [&](int pipeline) { return rank_at({.pipeline = pipeline}, sizes_); };
-  RankRole role{.stages = stages_text(split_, schedule_) + " of each pipeline",
-                .replica_of = rank_of_layers(at_.pipeline),
-                .splits_losses = true,
-                .tensor_group = sizes_.tensor > 1 ? &mesh_.tensor() : nullptr};
+  RankRole role{.stages = stages_text(split_, schedule_), .loss_rank = schedule_.stage_to_rank.back()};
   for (int stage = 0; stage < schedule_.stage_count(); ++stage) {
     for (int i = 0; i < split_[static_cast<std::size_t>(stage)]; ++i) {
       role.layers.emplace_back(model_->name(static_cast<int>(role.layers.size())),
-                               rank_of_layers(schedule_.rank_of(stage, 0)));
+                               rank_at({.pipeline = schedule_.rank_of(stage, 0)}, sizes_));
     }
   }
-  return role;
+  return mesh_role(std::move(role), world_.rank(), sizes_, {}, &mesh_.tensor());
 }
 
 /// Sums the gradients of a stage over the replicas; each is a part of that of the mean loss of the whole batch.
@@ -108,8 +150,11 @@ void MeshPipe::average(int stage) {
 }
 
 /// Runs `schedule` on this replica's share of a batch, within NoGrad in evaluation mode. Returns the sum of the losses.
-double MeshPipe::run(const Schedule& schedule, const PipeInput& input, const Tensor& target) {
+double MeshPipe::run(const Schedule& schedule, const PipeInput& input, const Tensor& target, Tensor* correct) {
   require_batch("MeshPipe", input.x, target, settings_.loss);
+  if (correct != nullptr) {
+    require_countable(target, *correct, world_.device());
+  }
   const std::int64_t batch = input.x.size(0);
   throw_if<UsageError>(batch < sizes_.data,
                        "MeshPipe: expected a batch of at least one sample for each of {} replicas, got {}; use larger "
@@ -139,33 +184,39 @@ double MeshPipe::run(const Schedule& schedule, const PipeInput& input, const Ten
   };
   pipeline_->train(grad_enabled());
   std::vector<Tensor> losses(samples.size());  // on the ranks of the last stage
-  pipeline_->run(
-      count < schedule.microbatches ? with_fewer_microbatches(schedule, count) : schedule,
-      {.input = [&](int i) { return part_of(input.x, i); },
-       .labels = [&](int i) { return part_of(target, i); },
-       .samples = samples,
-       .of = batch,
-       .position = BatchPosition{.step = optimizer_->steps_done(), .first = share.first},
-       .values = values},
-      {.see_logits = [&](int i, const Tensor& loss, const Tensor&) { losses[static_cast<std::size_t>(i)] = loss; },
-       .reduce = sizes_.data > 1 ? [this](const Action& action) { average(action.stage); }
-                                 : std::function<void(const Action&)>()});
+  const bool counts = at_.tensor == 0;         // the ranks of a group compute the same
+  pipeline_->run(count < schedule.microbatches ? with_fewer_microbatches(schedule, count) : schedule,
+                 {.input = [&](int i) { return part_of(input.x, i); },
+                  .labels = [&](int i) { return part_of(target, i); },
+                  .samples = samples,
+                  .of = batch,
+                  .position = BatchPosition{.step = optimizer_->steps_done(), .first = share.first},
+                  .values = values},
+                 {.see_logits =
+                      [&](int i, const Tensor& loss, const Tensor& predictions) {
+                        losses[static_cast<std::size_t>(i)] = loss;
+                        if (counts && correct != nullptr) {
+                          count_correct(predictions, part_of(target, i), *correct);
+                        }
+                      },
+                  .reduce = sizes_.data > 1 ? [this](const Action& action) { average(action.stage); }
+                                            : std::function<void(const Action&)>()});
   double sum = 0;
-  for (std::size_t i = 0; i < losses.size() && at_.tensor == 0; ++i) {  // the ranks of a group compute the same
+  for (std::size_t i = 0; i < losses.size() && counts; ++i) {
     sum += losses[i].defined() ? losses[i].item() * loss_.weight(samples[i]) : 0;
   }
   return sum;
 }
 
-double MeshPipe::train_step(const PipeInput& input, const Tensor& target) {
-  const double loss_sum = run(schedule_, input, target);
+double MeshPipe::train_step(const PipeInput& input, const Tensor& target, Tensor* correct) {
+  const double loss_sum = run(schedule_, input, target, correct);
   pipeline_->update(*optimizer_);
   return loss_sum;
 }
 
-double MeshPipe::evaluate(const PipeInput& input, const Tensor& target) {
+double MeshPipe::evaluate(const PipeInput& input, const Tensor& target, Tensor* correct) {
   const NoGrad no_grad;  // nothing is kept for a backward
-  return run(forwards_of(schedule_), input, target);
+  return run(forwards_of(schedule_), input, target, correct);
 }
 
 }  // namespace stagecoach

@@ -26,14 +26,15 @@ namespace stagecoach {
 ///       pipe.place({options.batch_size, 16});
 ///       run.set_up_checkpoints(data, pipe.layers(), pipe.optimizer());
 ///       …
-///         epoch.train_sums().add_loss(pipe.train_step(batch.inputs, batch.targets));
+///         epoch.train_sums().add_loss(pipe.train_step(batch.inputs, batch.targets, &epoch.train_sums().correct));
 ///     });
 ///
 /// All ranks call the same functions together, with the same batches, of which each replica takes its share. The
 /// weights are, bit for bit, those of one device that adds up the gradients of the replicas' shares in their order,
 /// each the sum of its micro-batches', and computes cut layers slice by slice
-/// (parallel/tensor_parallel/sliced_layers.h). So they do not depend on the stages and the schedule. For use by the
-/// rank's own thread.
+/// (parallel/tensor_parallel/sliced_layers.h). So they do not depend on the stages and the schedule. Batch norm
+/// normalises each micro-batch by itself; each replica's running statistics are those of its own shares, and a run
+/// saves those of the first replica. For use by the rank's own thread.
 class MeshPipe {
  public:
   /// Returns a new model, without memory. `layers` makes layers that are cut over the tensor group
@@ -42,7 +43,8 @@ class MeshPipe {
 
   /// Collective over `world`, which must outlive this object. Of the settings, `chunks` are the micro-batches of a
   /// replica, and `ranks`, `device` and `timeout` are those of the world. Without a split, stages have equally many
-  /// layers. Throws UsageError unless the sizes make up the world, for tied weights, and as Pipe does.
+  /// layers. Tied weights may be cut, if both are in the same way. Throws UsageError unless the sizes make up the
+  /// world, and as Pipe does.
   MeshPipe(Communicator& world, const MeshSizes& sizes, const MakeModel& make_model, PipeSettings settings = {});
 
   /// Gives this rank's layers memory, for inputs of this shape [N, …] and type. The first batch calls it. Throws as
@@ -52,11 +54,13 @@ class MeshPipe {
   void place(const PipeInput& example);
 
   /// Trains on a batch of N samples: a step with the gradients of the mean loss. Returns the sum of the losses that
-  /// this rank has computed, which is 0 on most ranks; over all ranks, that is N times the mean loss. Throws UsageError
-  /// for tensors of other shapes or types, and for fewer samples than replicas.
-  double train_step(const PipeInput& input, const Tensor& target);
-  /// Returns such a sum for a batch in evaluation mode.
-  double evaluate(const PipeInput& input, const Tensor& target);
+  /// this rank has computed, which is 0 on most ranks; over all ranks, that is N times the mean loss. Where targets are
+  /// labels, adds to `correct` ([] int32 on the rank's device), unless it is null, how many of those that this rank has
+  /// computed were predicted (count_correct). Throws UsageError for tensors of other shapes or types, and for fewer
+  /// samples than replicas.
+  double train_step(const PipeInput& input, const Tensor& target, Tensor* correct = nullptr);
+  /// Returns such a sum, and counts likewise, for a batch in evaluation mode.
+  double evaluate(const PipeInput& input, const Tensor& target, Tensor* correct = nullptr);
 
   /// Returns what this rank has of the training, for a Run. A run may be resumed with other stages.
   RankRole role();
@@ -67,7 +71,7 @@ class MeshPipe {
   Optimizer& optimizer();
 
  private:
-  double run(const Schedule& schedule, const PipeInput& input, const Tensor& target);
+  double run(const Schedule& schedule, const PipeInput& input, const Tensor& target, Tensor* correct);
   void average(int stage);
 
   Communicator& world_;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -102,6 +103,30 @@ void train_mesh(const RunOptions& options, const TrainTest& data, int stages) {
   });
 }
 
+/// Trains an epoch and tests, with labels that are counted. Returns the accuracies in its metrics.
+std::string accuracies_of_mesh(const std::string& out, const TrainTest& data, const MeshSizes& sizes) {
+  launch({.ranks = sizes.ranks()}, [&](Rank& rank) {
+    MeshPipe pipe(rank.comm, sizes, [](const LayerFactory&) { return small_classifier(); }, {.chunks = 2});
+    Run run({.out = out, .epochs = 1, .batch_size = kBatch}, rank.comm, pipe.role());
+    pipe.place({kBatch, 3, 32, 32});
+    run.set_up_checkpoints(data, pipe.layers(), pipe.optimizer());
+    Loader train(data.train, {.batch_size = kBatch});
+    Loader test(data.test, {.batch_size = kBatch});
+    for (Epoch& epoch : run.epochs()) {
+      for (const Batch& batch : epoch.training_batches(train)) {
+        EpochSums& sums = epoch.train_sums();
+        sums.add_loss(pipe.train_step(model_input(batch.inputs), batch.targets, &sums.correct));
+      }
+      for (const Batch& batch : epoch.test_batches(test)) {
+        pipe.evaluate(model_input(batch.inputs), batch.targets, &epoch.test_sums().correct);
+      }
+    }
+  });
+  const std::string metrics = read_bytes(out + "/metrics.jsonl");
+  const auto begin = std::min(metrics.find("\"acc\""), metrics.size());
+  return metrics.substr(begin, metrics.find("\"seconds\"") - begin);
+}
+
 /// A training of three epochs that stops after the first one, and goes on with `resumed_ranks`, ends with the bytes of
 /// one that does not stop.
 void expect_resumes(const Train& train, int ranks, int resumed_ranks) {
@@ -179,6 +204,13 @@ TEST(ResumedWrappers, PipeGoesOnWithAnyNumberOfRanks) {
 }
 TEST(ResumedWrappers, DataParallelGoesOn) { expect_resumes(train_data_parallel, 2, 2); }
 TEST(ResumedWrappers, MeshPipeGoesOnWithOtherStages) { expect_resumes(train_mesh, 1, 2); }
+TEST(ResumedWrappers, MeshPipePrintsTheAccuraciesOfOneDevice) {
+  const TemporaryFolder folder;
+  const TrainTest data = generate({.train = 4 * kBatch, .test = 2 * kBatch});
+  const std::string one = accuracies_of_mesh(folder.file("one"), data, {});
+  EXPECT_NE(one.find("\"test_acc\":"), std::string::npos) << one;
+  EXPECT_EQ(accuracies_of_mesh(folder.file("two"), data, {.pipeline = 2}), one);
+}
 TEST(ResumedWrappers, DistributedDataParallelGoesOn) { expect_resumes(train_distributed, 2, 2); }
 
 }  // namespace
