@@ -16,8 +16,9 @@ namespace stagecoach {
 namespace {
 
 /// The flags of the chapters that describe the question.
-constexpr const char* kShared[] = {"model",      "depth",     "width",    "heads", "context",      "image-size",
-                                   "batch-size", "optimizer", "momentum", "ranks", "device-model", "link"};
+constexpr const char* kShared[] = {"model",    "depth",        "width",      "heads",     "context",
+                                   "tie-head", "image-size",   "batch-size", "optimizer", "momentum",
+                                   "ranks",    "device-model", "link"};
 
 void add_sizes(CLI::App& app, AdviseOptions& options) {
   const auto size = [&](const char* name, std::optional<int>& value, const char* help) {
@@ -80,7 +81,8 @@ AdviseOptions advise_options(int argc, const char* const* argv) {
   parse_command_line(app, argc, argv);
   for (const std::string name : kShared) {
     if (app.count("--" + name) > 0 && name != "ranks" && name != "device-model" && name != "link") {
-      options.given += fmt::format(" --{} {}", name, flag_named(name).value.text(options.settings));
+      const FlagValue& value = flag_named(name).value;
+      options.given += " --" + name + (value.kind == FlagValue::Kind::on_off ? "" : " " + value.text(options.settings));
     }
   }
   throw_if<UsageError>(

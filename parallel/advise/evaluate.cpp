@@ -48,6 +48,23 @@ std::vector<double> balanced_seconds(const ModelCosts& costs, bool recompute) {
   return seconds;
 }
 
+/// Returns whether tied weights are on two ranks, which then meet in each update.
+bool has_tied_ranks(const ModelCosts& costs, const Schedule& schedule) {
+  return costs.tied_bytes > 0 && schedule.stage_to_rank.front() != schedule.stage_to_rank.back();
+}
+
+/// Returns the bytes over the busiest link of a pipeline, in a step.
+double pipeline_bytes(const ModelCosts& costs, const Schedule& schedule, const std::vector<double>& message_bytes) {
+  const std::pair ends{schedule.stage_to_rank.front(), schedule.stage_to_rank.back()};
+  const double tied = has_tied_ranks(costs, schedule) ? costs.tied_bytes : 0;
+  double most = tied;
+  for (const LinkTraffic& link : link_traffic(schedule, message_bytes)) {
+    const bool is_tied = std::minmax(link.from, link.to) == std::minmax(ends.first, ends.second);
+    most = std::max(most, link.bytes + (is_tied ? tied : 0));
+  }
+  return most;
+}
+
 /// Returns the bytes that a rank sends to the next one in the rings of its tensor and data-parallel groups, in a step:
 /// the most of all stages and both groups.
 double ring_bytes(const ModelCosts& costs, const Evaluated& evaluated) {
@@ -99,7 +116,21 @@ const Schedule& Evaluator::table(const Candidate& candidate) {
   }
   const ScheduleKind& kind = *find_schedule(candidate.schedule);
   const Schedule table = make_schedule(kind.name, ranks, candidate.microbatches, candidate.chunks);
-  return tables_[sizes] = with_reductions(lower(table, {.sends_wait = kind.sends_wait}));
+  Schedule schedule = with_reductions(lower(table, {.sends_wait = kind.sends_wait}));
+  if (has_tied_ranks(costs(candidate), schedule)) {
+    schedule.meeting = {schedule.stage_to_rank.front(), schedule.stage_to_rank.back()};
+  }
+  return tables_[sizes] = std::move(schedule);
+}
+
+Link Evaluator::border(const MeshSizes& mesh, int from, int to) {
+  const std::tuple key{mesh.data, mesh.pipeline, mesh.tensor, from, to};
+  auto found = borders_.find(key);
+  if (found == borders_.end()) {
+    const Link link = request_.network.between_any(groups(mesh, MeshDirection::pipeline), from, to);
+    found = borders_.emplace(key, at_speed(link)).first;
+  }
+  return found->second;
 }
 
 Split Evaluator::split_of(const Candidate& candidate, const Schedule& schedule) {
@@ -161,10 +192,7 @@ Evaluated Evaluator::memory(const Candidate& candidate, Split split) {
   const std::vector<double> bytes = message_bytes(model, evaluated.split);
   evaluated.memory =
       memory_of_ranks(model, candidate, evaluated.split, schedule, bytes, request_.optimizer_bytes_per_weight_byte);
-  evaluated.link_bytes = ring_bytes(model, evaluated);
-  for (const LinkTraffic& link : link_traffic(schedule, bytes)) {
-    evaluated.link_bytes = std::max(evaluated.link_bytes, link.bytes);
-  }
+  evaluated.link_bytes = std::max(ring_bytes(model, evaluated), pipeline_bytes(model, schedule, bytes));
   return evaluated;
 }
 
@@ -212,23 +240,26 @@ void Evaluator::simulate_pipeline(Evaluated& evaluated) {
   links.bytes = message_bytes(model, evaluated.split);
   links.eager_bytes = kEagerBytes;
   for (std::size_t s = 0; s < links.bytes.size(); ++s) {
-    const std::tuple key{mesh.data, mesh.pipeline, mesh.tensor, schedule.stage_to_rank[s],
-                         schedule.stage_to_rank[s + 1]};
-    auto found = borders_.find(key);
-    if (found == borders_.end()) {
-      const Link link =
-          request_.network.between_any(groups(mesh, MeshDirection::pipeline), std::get<3>(key), std::get<4>(key));
-      found = borders_.emplace(key, at_speed(link)).first;
-    }
-    links.message.push_back(found->second.seconds(links.bytes[s]));
-    links.transfer.push_back(found->second.transfer_seconds(links.bytes[s]));
+    const Link link = border(mesh, schedule.stage_to_rank[s], schedule.stage_to_rank[s + 1]);
+    links.message.push_back(link.seconds(links.bytes[s]));
+    links.transfer.push_back(link.transfer_seconds(links.bytes[s]));
   }
   const std::vector<Link> data_links = group_links(evaluated, MeshDirection::data);
   const std::vector<double> weights = weight_bytes_of_stages(model.layers, evaluated.split);
   for (std::size_t s = 0; s < weights.size(); ++s) {
     links.average.push_back(ring_all_reduce_seconds(data_links[s], mesh.data, weights[s]));
   }
-  Simulation simulation = simulate(schedule, links, seconds_of_actions(schedule, stages));
+  ActionSeconds seconds = seconds_of_actions(schedule, stages);
+  const auto first = static_cast<std::size_t>(schedule.stage_to_rank.front());
+  if (has_tied_ranks(model, schedule)) {
+    const double there =
+        border(mesh, schedule.stage_to_rank.front(), schedule.stage_to_rank.back()).seconds(model.tied_bytes);
+    seconds[first].back() += 2 * there;  // the gradient comes, and the new values go back
+    seconds[static_cast<std::size_t>(schedule.stage_to_rank.back())].back() += 2 * there;
+  } else {
+    seconds[first].back() += model.tied_update;
+  }
+  Simulation simulation = simulate(schedule, links, seconds);
   evaluated.seconds = simulation.seconds;
   evaluated.idle = simulation.idle + mean_exchange_seconds(schedule, stages) / simulation.seconds;
   evaluated.busy = std::move(simulation.busy);
@@ -248,7 +279,7 @@ void Evaluator::simulate_buckets(Evaluated& evaluated) {
   step.costs.forward = model.scale + (before + 1) * all.forward + before * backward +
                        (is_only ? 0 : all.copy + (before - 1) * all.accumulate);
   step.costs.backward = backward + (is_only ? all.copy : all.accumulate);
-  step.costs.update = all.update + all.update_once;
+  step.costs.update = all.update + all.update_once + model.tied_update;
   double begin = model.loss_backward;
   for (std::size_t i = model.layers.size(); i-- > 0;) {
     const LayerSteps& layer = model.steps[i];

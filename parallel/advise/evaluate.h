@@ -51,6 +51,8 @@ class Evaluator {
   using Sizes = std::tuple<std::string, int, int, int>;  // of a table: schedule, ranks, micro-batches, chunks
 
   const Schedule& table(const Candidate& candidate);
+  /// Returns the link between two ranks of a pipeline, that of the slowest one.
+  Link border(const MeshSizes& mesh, int from, int to);
   Split split_of(const Candidate& candidate, const Schedule& schedule);
   Evaluated memory(const Candidate& candidate, Split split);
   Link at_speed(const Link& link) const { return {link.latency, request_.link_speed * link.bytes_per_second}; }

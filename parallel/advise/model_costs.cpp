@@ -63,7 +63,9 @@ LayerSteps steps_of(Module& layer, const Tensor& input, bool is_first, Clock& cl
   steps.accumulate = run() - alone;
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(parameters);
   steps.update = seconds_on(clock, [&] { optimizer->step(); });
-  optimizer->zero_grad();
+  for (auto& [name, parameter] : parameters) {  // also a tied copy, which is not the optimizer's
+    parameter.zero_grad();
+  }
   // As Buckets::take_gradient does.
   std::vector<double>* arrivals = &steps.only_arrivals;
   for (auto& [name, parameter] : parameters) {
@@ -104,15 +106,22 @@ void set_ends(const Tensor& inputs, const Tensor& targets, const Shape& output, 
   costs.loss_backward = seconds_on(clock, [&] { backward(value, scale); });
 }
 
-/// Updates all layers at once. Several share a launch of a kernel then, which the layers' own updates do not.
+/// Updates all layers at once. Several share a launch of a kernel then, which the layers' own updates do not. Ties are
+/// what is left out by the optimizer, and what its step then does besides.
 void share_launches(Sequential& model, Clock& clock, const MakeOptimizer& make_optimizer, ModelCosts& costs) {
   model.materialize(0, kPlanned);
   const OnExit deallocate([&] { model.deallocate(); });
-  const std::unique_ptr<Optimizer> optimizer = make_optimizer(model.named_parameters());
+  const std::unique_ptr<Optimizer> tied = make_optimizer(model.named_parameters());
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(tied->parameters());
   for (auto [name, parameter] : model.named_parameters()) {
     parameter.set_grad(Tensor::empty(parameter.shape(), DType::float32, kPlanned));
+    costs.tied_bytes += static_cast<double>(parameter.bytes());
+  }
+  for (const auto& [name, parameter] : tied->parameters()) {
+    costs.tied_bytes -= static_cast<double>(parameter.bytes());
   }
   const double together = seconds_on(clock, [&] { optimizer->step(); });
+  costs.tied_update = costs.tied_bytes > 0 ? seconds_on(clock, [&] { tied->step(); }) - together : 0;
   double apart = 0;
   int updated = 0;
   for (const LayerSteps& layer : costs.steps) {

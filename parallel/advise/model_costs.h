@@ -37,6 +37,8 @@ struct ModelCosts {
   std::vector<std::vector<Exchange>> exchanges = {};  ///< [layers], with the tensor-parallel group; empty: none
   std::int64_t input_bytes = 0;                       ///< of a micro-batch, as the first layer gets it
   double update = 0;                                  ///< seconds of each optimizer's step, whatever its layers
+  double tied_bytes = 0;                              ///< of weights of the last layer that are those of the first
+  double tied_update = 0;                             ///< seconds by which a step takes longer on a rank with both
   double input = 0;                                   ///< seconds that make it of a micro-batch as it is loaded
   double loss = 0;                                    ///< seconds of the loss
   double sums = 0;                                    ///< seconds that add up losses and correct predictions

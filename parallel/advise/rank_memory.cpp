@@ -95,7 +95,8 @@ std::vector<RankMemory> memory_of_ranks(const ModelCosts& costs, const Candidate
       constant.weights += stages.weights[static_cast<std::size_t>(s)];
     }
     constant.gradients += has_buckets ? constant.weights : 0;
-    constant.optimizer = optimizer_bytes_per_weight_byte * constant.weights;
+    const bool has_copy = static_cast<int>(r) == schedule.stage_to_rank.back();  // which needs no state
+    constant.optimizer = optimizer_bytes_per_weight_byte * (constant.weights - (has_copy ? costs.tied_bytes : 0));
     ranks.push_back(MemoryWalk(stages, has_buckets, constant).follow(schedule.ranks[r]));
   }
   return ranks;
@@ -106,7 +107,8 @@ double least_bytes(const ModelCosts& costs, const Candidate& candidate, double o
   for (const LayerProfile& layer : costs.layers) {
     weights += static_cast<double>(layer.parameter_bytes);
   }
-  return (1 - 1e-9) * (2 + optimizer_bytes_per_weight_byte) * weights / candidate.mesh.pipeline;
+  const double updated = weights - costs.tied_bytes;
+  return (1 - 1e-9) * (2 * weights + optimizer_bytes_per_weight_byte * updated) / candidate.mesh.pipeline;
 }
 
 }  // namespace stagecoach

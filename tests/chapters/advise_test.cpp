@@ -1,5 +1,7 @@
 // The program advise: predictions against runs on the modelled clock, plans against --explain, and bad questions.
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -15,8 +17,37 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Flags = std::vector<std::string>;
 
+const Flags kSmall{"--model", "vit",   "--depth",      "2",  "--width",        "64",  "--heads", "2",
+                   "--link",  "pcie4", "--batch-size", "16", "--device-model", "h100"};
+
+Flags with(Flags flags, const Flags& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
 class AdviseProgram : public ProgramTest {
  protected:
+  /// Expects that the plan for one mesh, [dp, pp, tp], is that of chapter 8, which gets `data`, too.
+  void expect_plan_of_chapter_8(const Flags& flags, const std::vector<int>& mesh, const std::string& schedule,
+                                const Flags& data = {}) {
+    const std::string sizes = fmt::format("dp={},pp={},tp={}", mesh[0], mesh[1], mesh[2]);
+    SCOPED_TRACE(sizes + " " + schedule);
+    const auto number = [](int value) { return std::to_string(value); };
+    const Outcome outcome = advise(with(flags, {"--ranks", number(mesh[0] * mesh[1] * mesh[2]), "--dp", number(mesh[0]),
+                                                "--pp", number(mesh[1]), "--tp", number(mesh[2]), "--microbatches", "4",
+                                                "--recompute", "false", "--schedules", schedule, "--json"}));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const Json plan = parse_json<Json>(outcome.out, "advise").at(0);
+    const std::string split = fmt::format("{}", fmt::join(plan.at("split").get<std::vector<int>>(), ","));
+    const Outcome explained =
+        run(kCh08, with(with(flags, data), {"--mesh", sizes, "--microbatches", "4", "--schedule", schedule, "--split",
+                                            split, "--clock", "modelled", "--explain", "--out", "plan"}));
+    ASSERT_EQ(explained.exit_code, 0) << explained.err;
+    const Json expected = parse_json<Json>(read_text(folder() / "plan/prediction.json", ""), "prediction.json");
+    const double seconds = expected.at("step_seconds");
+    EXPECT_NEAR(plan.at("step_seconds").get<double>(), seconds, 1e-3 * seconds);
+    EXPECT_EQ(plan.at("link_bytes"), expected.at("link_bytes"));
+  }
   Outcome advise(const Flags& flags) { return run(program_path("advise"), flags); }
   /// A profile of two layers, with this in the first one.
   void write_profile(const std::string& cost) {
@@ -28,14 +59,6 @@ class AdviseProgram : public ProgramTest {
                    rest + R"(, {"name": "b", "forward_seconds": 0.001, )" + rest + "]}");
   }
 };
-
-const Flags kSmall{"--model", "vit",   "--depth",      "2",  "--width",        "64",  "--heads", "2",
-                   "--link",  "pcie4", "--batch-size", "16", "--device-model", "h100"};
-
-Flags with(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
 
 /// Returns by how many percent predictions differ from runs, one number per plan.
 std::vector<double> differences(const std::string& text) {
@@ -61,23 +84,16 @@ TEST_F(AdviseProgram, PredictsWhatRunsTake) {
   }
 }
 
-TEST_F(AdviseProgram, PlansAreThoseOfExplain) {
-  const Outcome outcome = advise(with(kSmall, {"--ranks", "4", "--dp", "1", "--pp", "2", "--tp", "2", "--microbatches",
-                                               "4", "--schedules", "1f1b", "--json"}));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const Json plan = parse_json<Json>(outcome.out, "advise").at(0);
-  std::string split;
-  for (const int layers : plan.at("split")) {
-    split += (split.empty() ? "" : ",") + std::to_string(layers);
-  }
-  const Outcome explained =
-      run(kCh08, with(kSmall, {"--mesh", "dp=1,pp=2,tp=2", "--microbatches", "4", "--schedule", "1f1b", "--split",
-                               split, "--clock", "modelled", "--explain", "--out", "plan"}));
-  ASSERT_EQ(explained.exit_code, 0) << explained.err;
-  const Json expected = parse_json<Json>(read_text(folder() / "plan/prediction.json", ""), "prediction.json");
-  const double seconds = expected.at("step_seconds");
-  EXPECT_NEAR(plan.at("step_seconds").get<double>(), seconds, 1e-3 * seconds);
-  EXPECT_EQ(plan.at("link_bytes"), expected.at("link_bytes"));
+TEST_F(AdviseProgram, PlansAreThoseOfExplain) { expect_plan_of_chapter_8(kSmall, {1, 2, 2}, "1f1b"); }
+
+// The embedding and the head are on two ranks, which send gradients and values, or on one, which adds and copies them.
+TEST_F(AdviseProgram, PlansATiedHeadAsChapter8Does) {
+  const Flags gpt = with({"--model", "gpt", "--context", "32", "--tie-head", "--optimizer", "adamw"},
+                         {kSmall.begin() + 2, kSmall.end()});
+  expect_plan_of_chapter_8(gpt, {1, 2, 1}, "1f1b", {"--data", "text:book"});
+  expect_plan_of_chapter_8(gpt, {1, 2, 1}, "zbv", {"--data", "text:book"});
+  expect_plan_of_chapter_8(gpt, {1, 1, 2}, "1f1b", {"--data", "text:book"});
+  expect_plan_of_chapter_8(gpt, {2, 2, 2}, "1f1b", {"--data", "text:book"});
 }
 
 TEST_F(AdviseProgram, PlansTheLayersOfAProfile) {
@@ -107,7 +123,8 @@ TEST_F(AdviseProgram, RefusesWhatCannotBe) {
       {{"--memory-limit", "none"}, "--memory-limit: expected a number of bytes"},
       {{"--pp", "3"}, "no mesh of 4 ranks has the fixed sizes"},
       {{"--schedules", "fastest"}, "--schedules"},
-      {{"--microbatches", "7"}, "no candidate has 7 micro-batches of equal size"}};
+      {{"--microbatches", "7"}, "no candidate has 7 micro-batches of equal size"},
+      {{"--tie-head"}, "only gpt has an embedding to tie its head to; leave out --tie-head"}};
   for (const auto& [flags, complaint] : questions) {
     const Outcome outcome = advise(with(with(kSmall, {"--ranks", "4"}), flags));
     EXPECT_EQ(outcome.exit_code, 2) << flags.front();
