@@ -158,7 +158,9 @@ Plan make_mesh_plan(const Settings& settings, const Dataset& data) {
   // rank has a slice.
   Plan plan = make_pipeline_plan(settings, mesh, *settings.data_parallel.rank_order, data, layers_of_rank(settings));
   set_exchanges(plan, data);
-  set_norm_exchange(plan);
+  if (settings.training.clip_norm > 0) {
+    set_norm_exchange(plan);
+  }
   note_slow_exchanges(plan, exchanges_of(settings, data, plan.microbatch));
   return plan;
 }

@@ -126,13 +126,15 @@ TEST_F(ModelledPrediction, IsWhatATiedHeadTakes) {
   }
   write_bytes(folder() / "squares.txt", text);
   data_ = "text:squares.txt";
-  const Flags tied{"--model", "gpt",        "--depth",        "2", "--width", "32", "--heads",     "2",    "--context",
-                   "16",      "--tie-head", "--microbatches", "4", "--ranks", "2",  "--optimizer", "adamw"};
+  const Flags tied{"--model", "gpt",        "--depth",        "2", "--width",     "32",   "--heads", "2", "--context",
+                   "16",      "--tie-head", "--microbatches", "4", "--optimizer", "adamw"};
+  const Flags two = joined(tied, {"--ranks", "2"});
   for (const char* schedule : {"1f1b", "zb-h2", "zbv"}) {
-    expect_predicted(kCh05, joined(tied, {"--schedule", schedule}));
-    expect_predicted(kCh05, joined(tied, {"--schedule", schedule, "--clip-norm", "0.1"}));
+    expect_predicted(kCh05, joined(two, {"--schedule", schedule}));
+    expect_predicted(kCh05, joined(two, {"--schedule", schedule, "--clip-norm", "0.1"}));
   }
-  expect_predicted(kCh04, joined(tied, {"--versions", "flush"}));
+  expect_predicted(kCh04, joined(two, {"--versions", "flush"}));
+  expect_predicted(kCh08, joined(tied, {"--mesh", "pp=2,tp=2"}));
 }
 
 TEST_F(ModelledPrediction, IsWhatAMeshTakes) {
