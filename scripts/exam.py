@@ -193,8 +193,8 @@ def key(e):
     say(f"""**8.** Launches: {BOOK_BLOCKS} · {e.m} · {LAUNCHES} · {1e3 * LAUNCH_MS:g} µs = {launches:.0f} ms, a point.
         GPUs: (m + p - 1) t with t = {BOOK_MS} / {e.p} / {e.m} ms, {gpus:.0f} ms, two points.
         {"The program is" if launches > gpus else "The GPUs are"} slower, a point. A slow program: fewer micro-batches,
-        recorded steps (CUDA graphs) or a program per GPU. Slow GPUs: more GPUs or micro-batches, until launches take as
-        long. A point each.""")
+        recorded steps (CUDA graphs), or a thread or program per GPU. Slow GPUs: more GPUs or micro-batches, until
+        launches take as long. A point each.""")
     print()
     say("""**9.** Any two, with limit and measurement, a point for each of the six. The advisor's first three, as a
         start:""")
