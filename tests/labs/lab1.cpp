@@ -18,10 +18,11 @@
 namespace stagecoach::labs::lab1 {
 namespace {
 
-constexpr const char* kOperation = "chapters/01_single_device/lab/scaled_tanh.h; chapter 1, \"The gradient\"";
+constexpr const char* kOperation =
+    "chapters/01_single_device/lab/scaled_tanh.h; docs/reference/autograd.md, \"Gradients by the chain rule\"";
 constexpr const char* kScale = "chapters/01_single_device/lab/README.md, \"What to check on paper first\", question 1";
 constexpr const char* kContract = "chapters/01_single_device/lab/scaled_tanh.h";
-constexpr const char* kKeeps = "chapter 1, \"What autograd keeps\"; core/autograd/node.h";
+constexpr const char* kKeeps = "docs/reference/autograd.md, \"What each operation keeps\"; core/autograd/node.h";
 constexpr const char* kAccumulate = "chapters/01_single_device/lab/accumulate.h; chapter 1, \"Micro-batches\"";
 
 Tensor normal(const Shape& shape, const std::string& name) {

@@ -130,7 +130,7 @@ void takes_the_time_of_the_formula(const Answer& answer) {
   for (const int p : {2, ranks()}) {
     for (const int m : {1, microbatches()}) {
       const Schedule schedule = legal_schedule(answer, straight(p), m);
-      require_time(schedule, 3.0 * (m + p - 1), case_of(straight(p), m), "chapter 3, \"How long is the bubble?\"");
+      require_time(schedule, 3.0 * (m + p - 1), case_of(straight(p), m), "chapter 3, \"How much time is still lost?\"");
     }
   }
 }
@@ -173,7 +173,7 @@ void two_ranks_equal_one_device(const Answer& answer) {
 
 void uneven_sizes_weigh_right(const Answer& answer) {
   train(answer, make_schedule("gpipe", 2, 4), {5, 5, 5, 2},
-        "chapter 3, \"The same bytes\"; chapter 1, \"Micro-batches\"");
+        "chapter 3, \"The training loop\"; chapter 1, \"Micro-batches\"");
 }
 
 /// All forwards, then the backwards from the last micro-batch to the first.
