@@ -75,7 +75,8 @@ TEST_F(ModelledPlan, ResidentMemoryIsThatOfTheTensorsOrMore) {
     std::string line;
     std::getline(lines, line);
     std::getline(lines, line);
-    for (const double bytes : planned_step("plan")["memory_bytes"]) {
+    const Json plan = planned_step("plan");
+    for (const double bytes : plan["memory_bytes"]) {
       int rank = 0;
       double mebibytes = 0;
       std::getline(lines, line);

@@ -5,6 +5,7 @@
 namespace stagecoach {
 namespace {
 
+using test::kCuda;
 using test::Tensors;
 
 /// The parameter is the type of the first parameter; every third one has the other type.
