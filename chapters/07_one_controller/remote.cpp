@@ -15,6 +15,7 @@
 #include "chapters/common/plan.h"
 #include "chapters/common/run.h"
 #include "chapters/common/sample.h"
+#include "chapters/compare/report.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
@@ -112,8 +113,8 @@ void measure(Master& master, const std::vector<rpc::Report>& before, int splits,
     result.peak_bytes.push_back(static_cast<std::int64_t>(now[rank].peak_bytes));
     for (std::size_t to = 0; to < now.size(); ++to) {
       const double bytes = (now[rank].bytes_sent[to] - before[rank].bytes_sent[to]) / static_cast<double>(result.steps);
-      if (bytes > result.busiest_link.bytes) {
-        result.busiest_link = {static_cast<int>(rank), static_cast<int>(to), bytes};
+      if (bytes > 0) {
+        result.links.push_back({static_cast<int>(rank), static_cast<int>(to), bytes});
       }
     }
   }
@@ -195,6 +196,9 @@ void train_remotely(const Settings& settings) {
         print_line("Results: " + printable(settings.run.out) +
                    " (config.json, metrics.jsonl and weights.safetensors; --form remote writes no trace and no "
                    "checkpoints)");
+      }
+      if (settings.run.report) {
+        write_report(settings.run.out);
       }
       if (settings.run.summary && splits == settings.pipeline.splits->back()) {
         print_text(summary({result}));

@@ -168,6 +168,8 @@ std::vector<IdleFlags> idle_flags(const Settings& s, const Chapter& chapter) {
       {!s.run.explain || s.run.out.empty(), "table-format",
        "only --explain --out writes tables; give --explain and --out DIR, or leave out the flag"},
       {s.run.explain, "summary", "--explain trains nothing, so there is nothing to sum up; leave out one of them"},
+      {s.run.out.empty() || s.run.explain, "report",
+       "a report shows what a training wrote to its folder; give --out DIR, without --explain, or leave out the flag"},
       {!s.run.resume.empty(), "weights", "the checkpoint of --resume has the weights; leave out one of them"},
       {s.run.explain, "weights", "--explain trains nothing, whatever the weights; leave out one of them"},
       {training.model == "toy", "weights", "--model toy shows a step from given weights; use another model"},

@@ -248,6 +248,8 @@ std::vector<Flag> run_and_output(const Chapter& chapter) {
       {"profile", on_off(&Runs::profile), Scope::command, kAll, "Show where the time went in the first steps"},
       {"summary", on_off(&Runs::summary), Scope::command, kAll,
        "At the end, show five numbers: step time, idle share, memory per rank, bytes per link, staleness"},
+      {"report", on_off(&Runs::report), Scope::command, kAll,
+       "At the end, write report.html to the --out folder: a page with timelines, memory, links and curves"},
       {"sample", whole(&Runs::sample, 0, 1 << 20), Scope::command, kAll,
        "At the end, let gpt write this many bytes of text and print them"},
       {"inject", word(&Training::inject, bugs, [=](std::size_t i) { return bug_named(bugs[i]); }), Scope::command,

@@ -16,6 +16,7 @@
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/flag_table.h"
 #include "chapters/common/open.h"
+#include "core/base/printable.h"
 #include "core/base/throw_if.h"
 #include "core/kernels/levels.h"
 #include "datasets/text.h"
@@ -207,8 +208,31 @@ void parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   }
 }
 
+namespace {
+
+/// Returns a command line as a shell reads it.
+std::string command_of(int argc, const char* const* argv) {
+  constexpr const char* kPlainLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";  // need no quotes
+  std::string command;
+  for (int i = 0; i < argc; ++i) {
+    std::string word = printable(argv[i]);
+    if (word.empty() || word.find_first_not_of(kPlainLetters) != std::string::npos) {
+      for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4) {
+        word.replace(at, 1, "'\\''");
+      }
+      word = "'" + word + "'";
+    }
+    command += (i == 0 ? "" : " ") + word;
+  }
+  return command;
+}
+
+}  // namespace
+
 Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
   Settings settings = defaults_of(chapter);
+  settings.command = command_of(argc, argv);
   CLI::App app(chapter.title, chapter.program);
   read_line(app, argc, argv, chapter, settings);
   const auto was_given = [&](const std::string& name) {

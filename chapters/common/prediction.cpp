@@ -196,14 +196,44 @@ double exchange_share(const ActionSeconds& exchanges, double seconds) {
 
 namespace {
 
+/// Returns where the time of a step goes, if it was measured.
+NamedNumbers parts_of_step(const Plan& plan, const Costs& measured) {
+  const StepParts parts = step_parts(plan.schedule, measured);
+  return {{"ideal", parts.ideal},
+          {"bubble", parts.bubble},
+          {"imbalance", parts.imbalance},
+          {"messages", parts.messages},
+          {"update", parts.update}};
+}
+
+/// Returns what takes the memory of each rank of the world; nothing if the layers were not measured.
+std::vector<NamedNumbers> parts_of_memory(const Plan& plan) {
+  std::vector<NamedNumbers> all;
+  if (plan.profile.empty()) {
+    return all;
+  }
+  const std::vector<PlannedMemory> planned = planned_memory(plan, plan.microbatch);
+  for (const std::vector<int>& pipeline : plan.pipelines) {
+    for (std::size_t i = 0; i < pipeline.size(); ++i) {
+      const auto rank = static_cast<std::size_t>(pipeline[i]);
+      all.resize(std::max(all.size(), rank + 1));
+      all[rank] = {{"weights", planned[i].weights},     {"gradients", planned[i].gradients},
+                   {"optimizer", planned[i].optimizer}, {"activations", planned[i].activations},
+                   {"received", planned[i].received},   {"workspace", planned[i].workspace}};
+    }
+  }
+  return all;
+}
+
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
 Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionLog& log, std::int64_t steps) {
-  Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle};
+  Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle, .memory = parts_of_memory(plan)};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
   if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that was resumed at its end has no measurements
     const double steady = predicted.seconds * static_cast<double>(steps);
     prediction.predicted_seconds = predicted.fill + steady;
     prediction.predicted_idle = 1 - (1 - predicted.idle) * steady / *prediction.predicted_seconds;
+    prediction.step_parts = parts_of_step(plan, measured);
   }
   std::vector<std::int64_t> images(static_cast<std::size_t>(std::max<std::int64_t>(steps, 1)), plan.images);
   images.back() = plan.last_images;

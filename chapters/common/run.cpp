@@ -5,6 +5,7 @@
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/name_flags.h"
 #include "chapters/common/open.h"
+#include "chapters/compare/report.h"
 
 namespace stagecoach {
 
@@ -38,6 +39,9 @@ RunOptions run_options(const Settings& settings, const Communicator* comm) {
         fmt::format("until here, the CPU kernels were those of {0}; those of {1} may round the last bits differently "
                     "(STAGECOACH_LEVEL={0} keeps the level, where it was built and is supported)",
                     run.resumed_level, world.cpu_level));
+  }
+  if (run.report) {
+    options.when_done = [](const std::filesystem::path& folder) { write_report(folder); };
   }
   put_bug_into(options, settings.training.inject, comm);
   return options;

@@ -21,6 +21,7 @@ using Json = nlohmann::ordered_json;
 using Kind = FlagValue::Kind;
 
 constexpr const char* kProgram = "program";
+constexpr const char* kCommand = "command";
 constexpr const char* kLevel = "cpu-level";
 
 Json json_of(const Flag& flag, const Settings& settings) {
@@ -55,11 +56,11 @@ void take(const Flag& flag, const Json& json, Settings& settings) {
 void require_known_names(const Json& json, const std::string& where) {
   for (const auto& [name, value] : json.items()) {
     const auto has_name = [&name = name](const Flag& flag) { return flag.name == name; };
-    throw_if<DataError>(
-        name != kProgram && name != kLevel && std::none_of(flag_table().begin(), flag_table().end(), has_name),
-        "{}: unknown setting '{}': restore the original file, or delete the setting if an older "
-        "version wrote it",
-        where, printable(name));
+    throw_if<DataError>(name != kProgram && name != kCommand && name != kLevel &&
+                            std::none_of(flag_table().begin(), flag_table().end(), has_name),
+                        "{}: unknown setting '{}': restore the original file, or delete the setting if an older "
+                        "version wrote it",
+                        where, printable(name));
   }
 }
 
@@ -85,6 +86,9 @@ std::string settings_table(const Settings& settings) {
 std::string config_json(const Settings& settings) try {
   Json json;
   json[kProgram] = settings.program;
+  if (!settings.command.empty()) {
+    json[kCommand] = settings.command;
+  }
   if (!settings.world.cpu_level.empty()) {
     json[kLevel] = settings.world.cpu_level;
   }
@@ -131,6 +135,9 @@ Settings settings_from_json(const std::string& text, const std::string& where, c
     settings.program = json.at(kProgram).get<std::string>();
     throw_if<UsageError>(settings.program != chapter.program,
                          "--resume: {0} is from a run of {1}; use {1} to resume it", where, settings.program);
+    if (json.contains(kCommand)) {
+      settings.command = json.at(kCommand).get<std::string>();
+    }
     if (json.contains(kLevel) && json.at(kLevel).is_string()) {
       settings.world.cpu_level = json.at(kLevel).get<std::string>();
     }

@@ -132,10 +132,12 @@ struct RunSettings {
   bool ledger = false;
   bool profile = false;
   bool summary = false;
+  bool report = false;
 };
 
 struct Settings {
   std::string program = "";  ///< "ch01_single_device"
+  std::string command = "";  ///< as a shell reads it; empty if it is not known
   int chapter = 0;           ///< the number of the chapter, which decides what flags it offers
   DataSettings data = {};
   TrainingSettings training = {};

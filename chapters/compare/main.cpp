@@ -15,6 +15,7 @@
 #include "chapters/common/flags.h"
 #include "chapters/common/program.h"
 #include "chapters/compare/comparison.h"
+#include "chapters/compare/report.h"
 #include "chapters/compare/run_names.h"
 #include "core/base/error.h"
 #include "core/base/text_file.h"
@@ -28,6 +29,7 @@ struct Options {
   std::vector<std::string> runs;
   std::vector<std::string> baselines;
   std::string svg;
+  std::string html;
   TableForm form = TableForm::plain;
 };
 
@@ -50,6 +52,10 @@ Options parse(int argc, const char* const* argv) {
       ->allow_extra_args(false)
       ->check(is_given);
   app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file")
+      ->check(is_given);
+  app.add_option("--html", options.html,
+                 "Write a report to this file: a page that needs no network, with timelines, idle time, memory, links "
+                 "and curves")
       ->check(is_given);
   const auto form = [&](TableForm which) { return [&, which](std::int64_t) { options.form = which; }; };
   app.add_flag("--wide", form(TableForm::wide), "Print all columns (default: as many as fit 100 characters)");
@@ -87,6 +93,9 @@ int run(int argc, const char* const* argv) {
   const Comparison comparison = compare(records, baselines);
   if (!options.svg.empty()) {
     write_text(options.svg, plot_svg(comparison));
+  }
+  if (!options.html.empty()) {
+    write_text(options.html, report_html(report_facts(records, comparison)));
   }
   fmt::print("{}", comparison_table(comparison, options.form));
   for (const std::string& note : comparison.notes) {

@@ -104,7 +104,46 @@ class Line {
     return list.get<std::vector<std::int64_t>>();
   }
 
+  std::optional<std::int64_t> whole_number(const char* key) const {
+    if (!json_.contains(key)) {
+      return std::nullopt;
+    }
+    require(json_[key].is_number_integer() && json_[key] >= 0, fmt::format("'{}' must be a whole number", key));
+    return json_[key].get<std::int64_t>();
+  }
+
+  /// Returns the links [[from, to, bytes], …].
+  std::vector<std::array<double, 3>> links() const {
+    std::vector<std::array<double, 3>> all;
+    for (const Json& link : json_.value("links", Json::array())) {
+      require(link.is_array() && link.size() == 3 &&
+                  std::all_of(link.begin(), link.end(), [](const Json& one) { return one.is_number(); }),
+              "'links' must be a list of [from, to, bytes]");
+      all.push_back(link.get<std::array<double, 3>>());
+    }
+    return all;
+  }
+
+  /// Returns the numbers of an object, which are by name.
+  std::map<std::string, double> named_numbers(const char* key) const {
+    return named(json_.value(key, Json::object()), key);
+  }
+
+  std::vector<std::map<std::string, double>> lists_of_named_numbers(const char* key) const {
+    std::vector<std::map<std::string, double>> all;
+    for (const Json& one : json_.value(key, Json::array())) {
+      all.push_back(named(one, key));
+    }
+    return all;
+  }
+
  private:
+  std::map<std::string, double> named(const Json& json, const char* key) const {
+    require(json.is_object() && std::all_of(json.begin(), json.end(), [](const Json& one) { return one.is_number(); }),
+            fmt::format("'{}' must be made of named numbers", key));
+    return json.get<std::map<std::string, double>>();
+  }
+
   std::string where_;
   Json json_;
 };
@@ -122,7 +161,12 @@ EpochRecord epoch_in(const Line& line) {
           .predicted_idle = line.share("predicted_idle"),
           .predicted_seconds = line.measured("predicted_seconds"),
           .peak_bytes = line.whole_numbers("peak_bytes"),
-          .versions = line.whole_numbers("versions")};
+          .versions = line.whole_numbers("versions"),
+          .steps = line.whole_number("steps"),
+          .links = line.links(),
+          .delays = line.whole_numbers("delays"),
+          .step_parts = line.named_numbers("step_parts"),
+          .memory = line.lists_of_named_numbers("predicted_memory")};
 }
 
 }  // namespace

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
 #include "chapters/compare/charts.h"
+#include "chapters/compare/coinciding_runs.h"
 #include "chapters/compare/comparison.h"
 #include "core/base/throw_if.h"
 #include "core/base/units.h"
@@ -18,8 +16,6 @@
 
 namespace stagecoach {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Lengths in pixels.
 constexpr double kMargin = 20;
@@ -107,55 +103,6 @@ class BarPanels {
   const std::vector<const char*>& colours_;
   Svg& svg_;
 };
-
-/// Runs whose losses are the same in every epoch, to six digits.
-struct CoincidingRuns {
-  std::vector<std::size_t> runs;  ///< indices; a run with unique losses is on its own
-  bool same_weights = false;      ///< whether all their weights.safetensors have the same bytes
-};
-
-/// Returns whether two losses are equal, except for rounding: the losses of a batch may have been summed in another
-/// order.
-bool is_same_loss(double a, double b) {
-  constexpr double kRounding = 1e-6;
-  return a == b || (std::isnan(a) && std::isnan(b)) ||
-         std::abs(a - b) <= kRounding * std::min(std::abs(a), std::abs(b));
-}
-
-bool is_same_curve(const EpochCurve& a, const EpochCurve& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return x.first == y.first && is_same_loss(x.second, y.second);
-  });
-}
-
-bool has_same_bytes(const fs::path& a, const fs::path& b) {
-  std::error_code unreadable;
-  if (!fs::is_regular_file(a, unreadable) || !fs::is_regular_file(b, unreadable) ||
-      fs::file_size(a, unreadable) != fs::file_size(b, unreadable)) {
-    return false;
-  }
-  std::ifstream first(a, std::ios::binary);
-  std::ifstream second(b, std::ios::binary);
-  using Bytes = std::istreambuf_iterator<char>;
-  return first && second && std::equal(Bytes(first), Bytes(), Bytes(second), Bytes());
-}
-
-/// Returns groups of coinciding runs, in the order of their first runs. Each run is in exactly one group.
-std::vector<CoincidingRuns> coinciding_runs(const std::vector<RunSummary>& runs) {
-  std::vector<CoincidingRuns> all;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    auto like = std::find_if(all.begin(), all.end(), [&](const CoincidingRuns& other) {
-      return is_same_curve(runs[other.runs.front()].losses, runs[i].losses);
-    });
-    if (like == all.end()) {
-      all.push_back({{i}, true});
-      continue;
-    }
-    like->same_weights = like->same_weights && has_same_bytes(runs[like->runs.front()].weights, runs[i].weights);
-    like->runs.push_back(i);
-  }
-  return all;
-}
 
 /// Returns the legend of a group, such as "gpipe, 1f1b, zb-h1: identical bytes".
 std::string name_of(const CoincidingRuns& same, const std::vector<RunSummary>& runs) {

@@ -2,6 +2,7 @@
 /// @file
 /// Reads what a run recorded about itself, in an --out folder, a metrics.jsonl, or a text log.
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -24,10 +25,17 @@ struct EpochRecord {
   std::optional<double> ideal_idle = {};
   std::optional<double> predicted_idle = {};
   std::optional<double> predicted_seconds = {};
-  std::vector<std::int64_t> peak_bytes = {};   ///< one per rank
-  std::vector<std::int64_t> versions = {};     ///< peak number of weight versions, one per rank
-  std::optional<double> link_bytes = {};       ///< of a planned step: over the busiest link in one direction
-  std::optional<std::int64_t> staleness = {};  ///< of a planned step: updates at most
+  std::vector<std::int64_t> peak_bytes = {};  ///< one per rank
+  std::vector<std::int64_t> versions = {};    ///< peak number of weight versions, one per rank
+  // What a report shows.
+  std::optional<std::int64_t> steps = {};
+  std::vector<std::array<double, 3>> links = {};           ///< from, to, bytes per step
+  std::vector<std::int64_t> delays = {};                   ///< updates at most, one per stage
+  std::map<std::string, double> step_parts = {};           ///< predicted, in seconds
+  std::vector<std::map<std::string, double>> memory = {};  ///< predicted, in bytes, one per rank
+  // Of a planned step.
+  std::optional<double> link_bytes = {};       ///< over the busiest link in one direction
+  std::optional<std::int64_t> staleness = {};  ///< updates at most
 };
 
 struct RunRecord {

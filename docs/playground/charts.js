@@ -99,16 +99,18 @@ export function partsOf(result) {
   ];
 }
 
-// A table of them, with bars one after the other.
-export function waterfall(result) {
+export const waterfall = (result) => partTable(partsOf(result), result.seconds, number);
+
+// A table of parts [[name, seconds, why]], with bars one after the other; `text` says how a time is written.
+export function partTable(parts, total, text) {
   let before = 0;
-  const rows = partsOf(result).map(([name, seconds, why]) => {
+  const rows = parts.map(([name, seconds, why]) => {
     const begin = Math.min(before, before + seconds);
     before += seconds;
-    const [left, width] = [begin, Math.abs(seconds)].map((value) => (100 * value) / Math.max(result.seconds, 1e-12));
-    return `<tr title="${why}"><th scope="row">${name}</th><td class="bar"><i class="${name}" style="margin-left:${left}%;width:${width}%"></i></td><td>${number(seconds)}</td><td>${percent(seconds / Math.max(result.seconds, 1e-12))}</td></tr>`;
+    const [left, width] = [begin, Math.abs(seconds)].map((value) => (100 * value) / Math.max(total, 1e-12));
+    return `<tr title="${why}"><th scope="row">${name}</th><td class="bar"><i class="${name}" style="margin-left:${left}%;width:${width}%"></i></td><td>${text(seconds)}</td><td>${percent(seconds / Math.max(total, 1e-12))}</td></tr>`;
   });
-  return `${rows.join("")}<tr class="sum"><th scope="row">step</th><td></td><td>${number(result.seconds)}</td><td>100%</td></tr>`;
+  return `${rows.join("")}<tr class="sum"><th scope="row">step</th><td></td><td>${text(total)}</td><td>100%</td></tr>`;
 }
 
 export function microbatchesOfCurve(now) {

@@ -6,6 +6,28 @@
 #include "core/base/parse_json.h"
 
 namespace stagecoach {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const NamedNumbers& numbers) {
+  Json json = Json::object();
+  for (const auto& [name, value] : numbers) {
+    json[name] = value;
+  }
+  return json;
+}
+
+/// Returns [[from, to, bytes], …].
+Json json_of(const std::vector<LinkBytes>& links) {
+  Json json = Json::array();
+  for (const LinkBytes& link : links) {
+    json.push_back({link.from, link.to, link.bytes});
+  }
+  return json;
+}
+
+}  // namespace
 
 std::string epoch_line(const EpochResult& r) {
   const auto part = [](const char* name, const std::optional<double>& accuracy) {
@@ -18,7 +40,7 @@ std::string epoch_line(const EpochResult& r) {
 }
 
 std::string epoch_json(const EpochResult& r) {
-  nlohmann::ordered_json json{{"event", "epoch"}, {"epoch", r.epoch}, {"loss", r.loss}};
+  Json json{{"event", "epoch"}, {"epoch", r.epoch}, {"loss", r.loss}};
   const auto add = [&](const char* key, const std::optional<double>& value) {
     if (value) {
       json[key] = *value;
@@ -32,6 +54,8 @@ std::string epoch_json(const EpochResult& r) {
   json["idle"] = r.idle;
   json["ideal_idle"] = r.prediction.ideal_idle;
   json["peak_bytes"] = r.peak_bytes;
+  json["steps"] = r.steps;
+  json["links"] = json_of(r.links);
   add("predicted_idle", r.prediction.predicted_idle);
   add("predicted_seconds", r.prediction.predicted_seconds);
   add("replayed_seconds", r.prediction.replayed_seconds);
@@ -39,6 +63,15 @@ std::string epoch_json(const EpochResult& r) {
   add("overlap", r.prediction.overlap);
   if (!r.prediction.versions.empty()) {
     json["versions"] = r.prediction.versions;
+  }
+  if (!r.prediction.delays.empty()) {
+    json["delays"] = r.prediction.delays;
+  }
+  if (!r.prediction.step_parts.empty()) {
+    json["step_parts"] = json_of(r.prediction.step_parts);
+  }
+  for (const NamedNumbers& rank : r.prediction.memory) {
+    json["predicted_memory"].push_back(json_of(rank));
   }
   return json.dump();
 }

@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace stagecoach {
+
+/// Numbers in the order in which they are shown.
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
 
 /// The predicted idle shares and seconds of an epoch.
 struct Prediction {
@@ -23,6 +27,8 @@ struct Prediction {
   std::optional<double> overlap = {};
   std::vector<int> versions = {};  ///< largest number of weight versions at once on each rank, from the ledger
   std::vector<int> delays = {};    ///< largest number of updates by which gradients are late, per stage, likewise
+  NamedNumbers step_parts = {};    ///< of a pipeline: where the time of a step goes, in seconds (see step_parts)
+  std::vector<NamedNumbers> memory = {};  ///< of each rank, by what takes it, in bytes
 };
 
 /// The traffic of one step from one rank to another.
@@ -44,7 +50,7 @@ struct EpochResult {
   std::vector<std::int64_t> peak_bytes;  ///< per rank
   Prediction prediction = {};
   std::int64_t steps = 0;
-  LinkBytes busiest_link = {};  ///< of training; no bytes if nothing was sent
+  std::vector<LinkBytes> links = {};  ///< of training, where something was sent
 };
 
 /// Returns "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)",

@@ -158,7 +158,7 @@ void EpochMeter::combine_ranks() {
   }
   bytes = comm_.sum_numbers(bytes);
   progress_.peak_bytes.assign(bytes.begin(), bytes.end());
-  find_busiest_link();
+  find_links();
 }
 
 std::optional<double> EpochMeter::accuracy_of(double correct, std::int64_t images) const {
@@ -166,17 +166,23 @@ std::optional<double> EpochMeter::accuracy_of(double correct, std::int64_t image
   return labels > 0 ? std::optional(correct / labels) : std::nullopt;
 }
 
-void EpochMeter::find_busiest_link() {
+void EpochMeter::find_links() {
   const auto steps = static_cast<double>(std::max<std::int64_t>(progress_.step - first_step_, 1));
   const int places = devices_.size() > 1 ? devices_.back().device.index + 1 : comm_.size();
-  std::vector<double> links(static_cast<std::size_t>(places) * static_cast<std::size_t>(places));
+  std::vector<double> sums(static_cast<std::size_t>(places) * static_cast<std::size_t>(places));
   for (const auto& [link, bytes] : sent_) {
-    links[static_cast<std::size_t>(link.first * places + link.second)] = bytes;
+    sums[static_cast<std::size_t>(link.first * places + link.second)] = bytes;
   }
-  links = comm_.sum_numbers(links);
-  const auto busiest = std::max_element(links.begin(), links.end());
-  const auto index = static_cast<int>(busiest - links.begin());
-  busiest_link_ = {index / places, index % places, *busiest / steps};
+  sums = comm_.sum_numbers(sums);
+  links_.clear();
+  for (int from = 0; from < places; ++from) {
+    for (int to = 0; to < places; ++to) {
+      const double bytes = sums[static_cast<std::size_t>(from * places + to)];
+      if (bytes > 0) {
+        links_.push_back({from, to, bytes / steps});
+      }
+    }
+  }
 }
 
 EpochResult EpochMeter::finish_epoch(Prediction prediction) {
@@ -196,7 +202,7 @@ EpochResult EpochMeter::finish_epoch(Prediction prediction) {
           .peak_bytes = done.peak_bytes,
           .prediction = prediction,
           .steps = done.step,
-          .busiest_link = busiest_link_};
+          .links = links_};
 }
 
 }  // namespace stagecoach

@@ -67,8 +67,8 @@ class EpochMeter {
   void start_test();
   void add_test_images(std::int64_t images) { test_images_ += images; }
 
-  /// Sums what the ranks have measured, and records their peak memory and the busiest link. Afterwards progress() is
-  /// that of all ranks, with the seconds of rank 0. All ranks call it.
+  /// Sums what the ranks have measured, and records their peak memory and the bytes of each link. Afterwards progress()
+  /// is that of all ranks, with the seconds of rank 0. All ranks call it.
   void combine_ranks();
   /// Returns the results of the epoch; called after combine_ranks(). Afterwards progress() is that of the next epoch.
   EpochResult finish_epoch(Prediction prediction);
@@ -77,7 +77,7 @@ class EpochMeter {
   using Traffic = std::map<std::pair<int, int>, double>;
   /// Returns the bytes that this rank has sent to others so far, or that were copied between its devices.
   Traffic traffic() const;
-  void find_busiest_link();
+  void find_links();
   /// Returns nothing if there are no labels.
   std::optional<double> accuracy_of(double correct, std::int64_t images) const;
   /// Returns the time in which the rank, or its devices, had nothing to do, since an arbitrary moment.
@@ -102,7 +102,7 @@ class EpochMeter {
   std::int64_t first_step_ = 0;          // of the epoch in this run
   // Bytes by sender and receiver; until the training ends, those that were sent before the epoch.
   Traffic sent_;
-  LinkBytes busiest_link_;
+  std::vector<LinkBytes> links_;
 };
 
 }  // namespace stagecoach

@@ -211,6 +211,9 @@ Epoch* Run::next_epoch() {
   } else if (prints()) {
     if (folder_.writes()) {
       options_.print_line("Results: " + printable(folder_.path().string()));
+      if (options_.when_done) {
+        options_.when_done(folder_.path());
+      }
     }
     if (options_.summary) {
       options_.print(summary(results_, summary_place_));

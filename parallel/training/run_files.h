@@ -9,6 +9,7 @@ inline constexpr const char* kConfig = "config.json";
 inline constexpr const char* kMetrics = "metrics.jsonl";
 inline constexpr const char* kTrace = "trace.json";
 inline constexpr const char* kWeights = "weights.safetensors";
+inline constexpr const char* kReport = "report.html";
 inline constexpr const char* kCheckpoints = "checkpoints";
 
 // Files of a plan that is explained.
@@ -22,8 +23,8 @@ inline constexpr const char* kLedger = "ledger.csv";
 inline constexpr const char* kTimelines = "timelines.svg";
 
 /// All these names. In addition, failed ranks write flight_RANK.jsonl (parallel/comm/flight_recorder.h).
-inline constexpr const char* kAll[] = {kConfig,     kMetrics,         kTrace,          kWeights,       kCheckpoints,
-                                       kSchedule,   kLoweredSchedule, kScheduleFigure, kScheduleTrace, kProfile,
-                                       kPrediction, kLedger,          kTimelines};
+inline constexpr const char* kAll[] = {kConfig,      kMetrics,    kTrace,           kWeights,        kReport,
+                                       kCheckpoints, kSchedule,   kLoweredSchedule, kScheduleFigure, kScheduleTrace,
+                                       kProfile,     kPrediction, kLedger,          kTimelines};
 
 }  // namespace stagecoach::run_files

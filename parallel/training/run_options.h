@@ -3,6 +3,7 @@
 /// What a run is told: plain values, which a program fills in from flags, from a file or by itself.
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ struct RunOptions {
 
   /// Prints text of one or more lines, on rank 0.
   std::function<void(const std::string& text)> print = print_text;
+  /// Called by rank 0 after the last epoch, if the run has a folder, which has all its files then.
+  std::function<void(const std::filesystem::path& folder)> when_done = {};
   /// For demonstrations of what goes wrong: this rank loads its state from the checkpoint so many epochs before the
   /// one that the others load.
   std::int64_t epochs_behind = 0;

@@ -26,10 +26,12 @@ std::string memory_text(const EpochResult& epoch) {
   return fmt::format("{:.1f} MiB at most", fmt::join(mib, ", "));
 }
 
-std::string link_text(const LinkBytes& busiest, const char* place) {
-  return busiest.bytes > 0 ? fmt::format("{0:.3f} MiB per step at most, from {3} {1} to {3} {2}", busiest.bytes / kMiB,
-                                         busiest.from, busiest.to, place)
-                           : "none: nothing is sent";
+std::string link_text(const std::vector<LinkBytes>& links, const char* place) {
+  const auto busiest =
+      std::max_element(links.begin(), links.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  return busiest != links.end() ? fmt::format("{0:.3f} MiB per step at most, from {3} {1} to {3} {2}",
+                                              busiest->bytes / kMiB, busiest->from, busiest->to, place)
+                                : "none: nothing is sent";
 }
 
 std::string staleness_text(const std::vector<int>& delays) {
@@ -57,7 +59,7 @@ std::string summary(const std::vector<EpochResult>& epochs, const char* place) {
   row("step time", fmt::format("{:.3f} ms, {} clock", 1e3 * step, last.clock));
   row("idle share", fmt::format("{:.1f}% (ideal {:.1f}%)", 100 * idle, 100 * last.prediction.ideal_idle));
   row(memory, memory_text(last));
-  row("bytes per link", link_text(last.busiest_link, place));
+  row("bytes per link", link_text(last.links, place));
   row("staleness", staleness_text(last.prediction.delays));
   return table;
 }

@@ -14,7 +14,8 @@ const EpochResult kResult{.epoch = 3,
                           .images_per_second = 27310.4,
                           .idle = 0.2139,
                           .peak_bytes = {1000, 2000},
-                          .prediction = {.ideal_idle = 0.2}};
+                          .prediction = {.ideal_idle = 0.2},
+                          .steps = 32};
 
 TEST(EpochLog, LineHasTheFormThatOtherProgramsRead) {
   EXPECT_EQ(epoch_line(kResult),
@@ -34,6 +35,20 @@ TEST(EpochLog, ObjectHasEveryKeyOfTheContract) {
   EXPECT_EQ(json["idle"], 0.2139);
   EXPECT_EQ(json["ideal_idle"], 0.2);
   EXPECT_EQ(json["peak_bytes"], (std::vector<int>{1000, 2000}));
+}
+
+TEST(EpochLog, ObjectHasWhatAReportNeeds) {
+  EpochResult pipeline = kResult;
+  pipeline.links = {{.from = 0, .to = 1, .bytes = 4096}};
+  pipeline.prediction.delays = {1, 0};
+  pipeline.prediction.step_parts = {{"ideal", 0.5}, {"bubble", 0.25}};
+  pipeline.prediction.memory = {{{"weights", 100}}, {{"weights", 200}}};
+  const auto json = nlohmann::json::parse(epoch_json(pipeline));
+  EXPECT_EQ(json["steps"], 32);
+  EXPECT_EQ(json["links"].dump(), "[[0,1,4096.0]]");
+  EXPECT_EQ(json["delays"], (std::vector<int>{1, 0}));
+  EXPECT_EQ(json["step_parts"]["bubble"], 0.25);
+  EXPECT_EQ(json["predicted_memory"][1]["weights"], 200);
 }
 
 TEST(EpochLog, LeavesOutAccuraciesThatThereAreNot) {

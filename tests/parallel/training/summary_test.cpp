@@ -18,7 +18,7 @@ EpochResult epoch(std::int64_t number, double seconds) {
           .peak_bytes = {3 << 20, 1 << 19},
           .prediction = {.ideal_idle = 0.2},
           .steps = 100,
-          .busiest_link = {.from = 1, .to = 0, .bytes = 1 << 18}};
+          .links = {{.from = 0, .to = 1, .bytes = 1 << 17}, {.from = 1, .to = 0, .bytes = 1 << 18}}};
 }
 
 TEST(Summary, HasMediansWithoutTheFirstEpoch) {
@@ -33,7 +33,7 @@ TEST(Summary, HasMediansWithoutTheFirstEpoch) {
 
 TEST(Summary, OfOneEpochAndOfLateGradients) {
   EpochResult only = epoch(1, 2);
-  only.busiest_link = {};
+  only.links = {};
   only.prediction.delays = {2, 1, 0};
   const std::string text = summary({only});
   EXPECT_NE(text.find("Summary, epoch 1\n  step time        20.000 ms"), std::string::npos) << text;
