@@ -35,6 +35,9 @@ class Exam:
 
     def run(self, program, flags="", fails=False):
         """Returns what a program prints, which writes into a scratch folder."""
+        if not (self.programs / program).is_file():
+            raise SystemExit(f"{self.programs / program} is missing: run scripts/build.sh release --target programs, or name "
+                             "a folder with --programs")  # fmt: skip
         done = subprocess.run(
             [self.programs / program, *flags.split()], cwd=self.folder, text=True, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, check=False)  # fmt: skip
