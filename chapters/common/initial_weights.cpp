@@ -89,9 +89,14 @@ void load_initial_weights(const TrainingSettings& training, const Dataset& data,
     return std::any_of(tied.begin(), tied.end(),
                        [&](const auto& pair) { return name == pair.first || name == pair.second; });
   };
-  NamedTensors loaded = load_weights_of(
-      training.weights, weights_of(*whole), [&](const std::string& name) { return is_mine(name) || is_tied(name); },
-      settings);
+  NamedTensors loaded;
+  try {
+    loaded = load_weights_of(
+        training.weights, weights_of(*whole), [&](const std::string& name) { return is_mine(name) || is_tied(name); },
+        settings);
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("--weights: {}", error.what()));
+  }
   require_equal(tied, loaded, training.weights);
   std::erase_if(loaded, [&](const auto& named) { return !is_mine(named.first); });
   copy_by_name(cut_slices(loaded, mine.named_slices()), into, "'" + training.weights + "'");

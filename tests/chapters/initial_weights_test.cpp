@@ -98,9 +98,10 @@ TEST_F(InitialWeights, ThatDoNotFitAreListed) {
   save_tensors((folder() / "other").string(), {file.tensors, {}});
   const Flags other = joined(kSmallVit, {"--weights", "other"});
   for (const std::string& program : {kCh01, kCh03, kCh07}) {  // whichever rank has the head
-    expect_refused(train(program, "none", other, "1"), 3,
-                   "'other' does not match, nothing was changed: differs: head.weight: expected float32[10, 16], got "
-                   "float32[1000, 16]; missing: head.bias float32[10]; unexpected: cls_token float32[1, 1, 16]");
+    expect_refused(
+        train(program, "none", other, "1"), 3,
+        "--weights: 'other' does not match, nothing was changed: differs: head.weight: expected float32[10, 16], got "
+        "float32[1000, 16]; missing: head.bias float32[10]; unexpected: cls_token float32[1, 1, 16]");
   }
   std::erase_if(file.tensors, [](const auto& named) { return named.first == "cls_token"; });
   save_tensors((folder() / "other").string(), {file.tensors, {}});
