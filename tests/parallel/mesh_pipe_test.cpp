@@ -166,6 +166,7 @@ TEST(MeshPipe, CountsWhatOneDeviceCounts) {
     count_correct(oracle->forward(task.x), labels, correct);
     return correct.item();
   };
+  const std::vector<double> expected{counted(true), counted(false)};
   launch({.ranks = sizes.ranks()}, [&](Rank& rank) {
     MeshPipe pipe(rank.comm, sizes, cut_model,
                   {.chunks = task.chunks, .optimizer = sgd({.learning_rate = 0}), .seed = kTaskSeed});
@@ -174,7 +175,7 @@ TEST(MeshPipe, CountsWhatOneDeviceCounts) {
     pipe.train_step(task.x, labels, &trained);
     pipe.evaluate(task.x, labels, &tested);
     const std::vector<double> sums = rank.comm.sum_numbers({trained.item(), tested.item()});
-    EXPECT_EQ(sums, (std::vector<double>{counted(true), counted(false)}));
+    EXPECT_EQ(sums, expected);
   });
 }
 
