@@ -43,6 +43,13 @@ NamedTensors TiedWeights::without_copies(NamedTensors parameters) const {
   return parameters;
 }
 
+NamedTensors without_copies(NamedTensors parameters, const TiedWeights::Names& names) {
+  for (const auto& pair : names) {
+    std::erase_if(parameters, [&](const auto& named) { return named.first == pair.second; });
+  }
+  return parameters;
+}
+
 void TiedWeights::sum_gradients() {
   const NoGrad no_grad;
   for (Pair& pair : pairs_) {

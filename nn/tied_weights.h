@@ -51,6 +51,9 @@ class TiedWeights {
   std::vector<Pair> pairs_;
 };
 
+/// Returns `parameters` without the copies of these names, whether or not their first ones are there.
+NamedTensors without_copies(NamedTensors parameters, const TiedWeights::Names& names);
+
 /// Has each step of `optimizer` begin with sum_gradients and end with copy_values.
 void tie(Optimizer& optimizer, TiedWeights tied);
 

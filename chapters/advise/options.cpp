@@ -82,7 +82,12 @@ AdviseOptions advise_options(int argc, const char* const* argv) {
   for (const std::string name : kShared) {
     if (app.count("--" + name) > 0 && name != "ranks" && name != "device-model" && name != "link") {
       const FlagValue& value = flag_named(name).value;
-      options.given += " --" + name + (value.kind == FlagValue::Kind::on_off ? "" : " " + value.text(options.settings));
+      const std::string text = value.text(options.settings);
+      if (value.kind != FlagValue::Kind::on_off) {
+        options.given += fmt::format(" --{} {}", name, text);
+      } else {
+        options.given += fmt::format(" --{}{}", name, text == "true" ? "" : "=" + text);
+      }
     }
   }
   throw_if<UsageError>(

@@ -131,8 +131,8 @@ class DryRank {
       reducer_->finish();
     }
     const double seconds = tied_seconds(plan_, rank_) + timed([&] { optimizer_->step(); });
-    for (const auto& [name, parameter] :
-         layers_->named_parameters()) {  // also a tied copy, which is not the optimizer's
+    // Also of a tied copy, which is not the optimizer's.
+    for (const auto& [name, parameter] : layers_->named_parameters()) {
       Tensor(parameter).zero_grad();
     }
     return seconds;

@@ -85,15 +85,16 @@ void load_initial_weights(const TrainingSettings& training, const Dataset& data,
   NamedTensors into = weights_of(mine);
   std::erase_if(into, [&](const auto& named) { return begins_with_any(named.first, settings.except); });
   const auto is_mine = [&](const std::string& name) { return find_tensor(into, name).defined(); };
-  const auto is_tied = [&](const std::string& name) {
-    return std::any_of(tied.begin(), tied.end(),
-                       [&](const auto& pair) { return name == pair.first || name == pair.second; });
+  const auto is_tied_to_mine = [&](const std::string& name) {
+    return std::any_of(tied.begin(), tied.end(), [&](const auto& pair) {
+      return (name == pair.first || name == pair.second) && (is_mine(pair.first) || is_mine(pair.second));
+    });
   };
   NamedTensors loaded;
   try {
     loaded = load_weights_of(
-        training.weights, weights_of(*whole), [&](const std::string& name) { return is_mine(name) || is_tied(name); },
-        settings);
+        training.weights, weights_of(*whole),
+        [&](const std::string& name) { return is_mine(name) || is_tied_to_mine(name); }, settings);
   } catch (const DataError& error) {
     throw DataError(fmt::format("--weights: {}", error.what()));
   }

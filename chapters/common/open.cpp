@@ -240,11 +240,8 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, Name
   const auto has = [&](const std::string& name) { return find_tensor(parameters, name).defined(); };
   std::erase_if(here, [&](const auto& pair) { return !has(pair.first) || !has(pair.second); });
   const TiedWeights tied(parameters, here);
-  for (const auto& [first, copy] : tied_names(training)) {
-    std::erase_if(parameters, [&name = copy](const auto& named) { return named.first == name; });
-  }
-  auto optimizer =
-      make_optimizer(training.optimizer, std::move(parameters), training.lr, training.momentum, training.weight_decay);
+  auto optimizer = make_optimizer(training.optimizer, without_copies(std::move(parameters), tied_names(training)),
+                                  training.lr, training.momentum, training.weight_decay);
   tie(*optimizer, tied);
   if (training.decay == Decay::weights) {
     optimizer->decay_weights_only();

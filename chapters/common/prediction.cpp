@@ -21,7 +21,6 @@
 #include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/draw.h"
-#include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "parallel/training/run_files.h"
@@ -156,8 +155,10 @@ ActionSeconds exchanges_in(const Plan& plan, const std::vector<std::int64_t>& st
   for (const std::int64_t images : steps) {
     auto sizes = micro_batch_sizes(images, plan.schedule.microbatches);
     const bool lists_updates = plan.schedule.batch > 0;  // then these are the images of one batch among several
-    const Schedule schedule =
-        lists_updates ? plan.schedule : with_fewer_microbatches(plan.schedule, static_cast<int>(sizes.size()));
+    const bool lacks_some = !lists_updates && std::ssize(sizes) < plan.schedule.microbatches;
+    const Schedule fewer =
+        lacks_some ? with_fewer_microbatches(plan.schedule, static_cast<int>(sizes.size())) : Schedule{};
+    const Schedule& schedule = lacks_some ? fewer : plan.schedule;
     sizes.resize(static_cast<std::size_t>(schedule.microbatches));
     for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
       for (const Action& action : schedule.ranks[rank]) {
@@ -232,7 +233,7 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
   if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that was resumed at its end has no measurements
     const double steady = predicted.seconds * static_cast<double>(steps);
     prediction.predicted_seconds = predicted.fill + steady;
-    prediction.predicted_idle = 1 - (1 - predicted.idle) * steady / *prediction.predicted_seconds;
+    prediction.predicted_idle = std::max(1 - (1 - predicted.idle) * steady / *prediction.predicted_seconds, 0.0);
     prediction.step_parts = parts_of_step(plan, measured);
   }
   std::vector<std::int64_t> images(static_cast<std::size_t>(std::max<std::int64_t>(steps, 1)), plan.images);

@@ -6,6 +6,7 @@
 #include "chapters/common/name_flags.h"
 #include "chapters/common/open.h"
 #include "chapters/compare/report.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 
@@ -41,7 +42,13 @@ RunOptions run_options(const Settings& settings, const Communicator* comm) {
                     run.resumed_level, world.cpu_level));
   }
   if (run.report) {
-    options.when_done = [](const std::filesystem::path& folder) { write_report(folder); };
+    options.when_done = [](const std::filesystem::path& folder) {
+      try {
+        write_report(folder);
+      } catch (const DataError& error) {
+        throw DataError(fmt::format("the training is complete and saved, but its report is not: {}", error.what()));
+      }
+    };
   }
   put_bug_into(options, settings.training.inject, comm);
   return options;

@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "chapters/common/flags.h"
@@ -19,6 +22,8 @@
 #include "chapters/compare/run_names.h"
 #include "core/base/error.h"
 #include "core/base/text_file.h"
+#include "core/base/throw_if.h"
+#include "parallel/training/run_files.h"
 
 namespace stagecoach {
 namespace {
@@ -57,9 +62,9 @@ Options parse(int argc, const char* const* argv) {
                  "Write a report to this file: a page that needs no network, with timelines, idle time, memory, links "
                  "and curves")
       ->check(is_given);
-  const auto form = [&](TableForm which) { return [&, which](std::int64_t) { options.form = which; }; };
-  app.add_flag("--wide", form(TableForm::wide), "Print all columns (default: as many as fit 100 characters)");
-  app.add_flag("--markdown", form(TableForm::markdown), "Print the table as Markdown, with all columns");
+  const auto form = [&](TableForm which) { return [&, which] { options.form = which; }; };
+  app.add_flag_callback("--wide", form(TableForm::wide), "Print all columns (default: as many as fit 100 characters)");
+  app.add_flag_callback("--markdown", form(TableForm::markdown), "Print the table as Markdown, with all columns");
   parse_command_line(app, argc, argv);
   return options;
 }
@@ -85,8 +90,27 @@ std::vector<std::size_t> indices_of_baselines(Options& options) {
   return indices.empty() ? std::vector<std::size_t>{0} : std::vector(indices.begin(), indices.end());
 }
 
+/// Throws UsageError for a file to write that is one of a run, or that another flag writes.
+void require_free(const Options& options) {
+  throw_if<UsageError>(!options.svg.empty() && options.svg == options.html,
+                       "--svg and --html: expected two files, got {} for both", options.svg);
+  std::error_code absent;
+  for (const auto& [flag, file] : {std::pair{"--svg", options.svg}, {"--html", options.html}}) {
+    for (const std::string& run : options.runs) {
+      bool is_taken = std::filesystem::is_regular_file(run, absent) && std::filesystem::equivalent(file, run, absent);
+      for (const char* name : run_files::kAll) {
+        is_taken |= name != std::string_view(run_files::kReport) &&
+                    std::filesystem::equivalent(file, std::filesystem::path(run) / name, absent);
+      }
+      throw_if<UsageError>(!file.empty() && is_taken, "{}: {} is a file of the run {}; name another one", flag, file,
+                           run);
+    }
+  }
+}
+
 int run(int argc, const char* const* argv) {
   Options options = parse(argc, argv);
+  require_free(options);
   const std::vector<std::size_t> baselines = indices_of_baselines(options);
   std::vector<RunRecord> records;
   std::transform(options.runs.begin(), options.runs.end(), std::back_inserter(records), read_run);

@@ -12,6 +12,7 @@
 #include "chapters/compare/run_record.h"
 #include "core/base/parse_json.h"
 #include "core/base/throw_if.h"
+#include "core/trace.h"
 
 namespace stagecoach {
 namespace {
@@ -70,6 +71,13 @@ class Line {
     return value;
   }
 
+  /// Returns a predicted share; for one rank, older programs predicted some percent below 0.
+  std::optional<double> predicted_share(const char* key) const {
+    const std::optional<double> value = number(key);
+    require(!value || is_share(std::max(*value, 0.0)), fmt::format("'{}' must be from 0 to 1", key));
+    return value ? std::optional(std::max(*value, 0.0)) : std::nullopt;
+  }
+
   double seconds(const char* key = "seconds") const {
     const std::optional<double> value = measured(key);
     require(value.has_value(), fmt::format("'{}' is missing", key));
@@ -116,8 +124,9 @@ class Line {
   std::vector<std::array<double, 3>> links() const {
     std::vector<std::array<double, 3>> all;
     for (const Json& link : json_.value("links", Json::array())) {
-      require(link.is_array() && link.size() == 3 &&
-                  std::all_of(link.begin(), link.end(), [](const Json& one) { return one.is_number(); }),
+      const auto is_rank = [](const Json& rank) { return rank.is_number_unsigned() && rank < Trace::kBeside; };
+      require(link.is_array() && link.size() == 3 && is_rank(link[0]) && is_rank(link[1]) && link[2].is_number() &&
+                  link[2] >= 0,
               "'links' must be a list of [from, to, bytes]");
       all.push_back(link.get<std::array<double, 3>>());
     }
@@ -158,7 +167,7 @@ EpochRecord epoch_in(const Line& line) {
           .images_per_second = line.number("images_per_second"),
           .idle = line.measured("idle"),
           .ideal_idle = line.share("ideal_idle"),
-          .predicted_idle = line.share("predicted_idle"),
+          .predicted_idle = line.predicted_share("predicted_idle"),
           .predicted_seconds = line.measured("predicted_seconds"),
           .peak_bytes = line.whole_numbers("peak_bytes"),
           .versions = line.whole_numbers("versions"),

@@ -25,16 +25,9 @@ Json json_of(const std::optional<Value>& value) {
 }
 
 Json json_of(const EpochRecord& epoch) {
-  return {{"epoch", epoch.epoch},
-          {"steps", json_of(epoch.steps)},
-          {"loss", epoch.loss},  // NaN becomes null
-          {"acc", json_of(epoch.accuracy)},
-          {"test_acc", json_of(epoch.test_accuracy)},
-          {"seconds", epoch.seconds},
-          {"predicted_seconds", json_of(epoch.predicted_seconds)},
-          {"idle", json_of(epoch.idle)},
-          {"ideal_idle", json_of(epoch.ideal_idle)},
-          {"predicted_idle", json_of(epoch.predicted_idle)},
+  return {{"steps", json_of(epoch.steps)},  {"loss", epoch.loss},  // NaN becomes null
+          {"acc", json_of(epoch.accuracy)}, {"test_acc", json_of(epoch.test_accuracy)},
+          {"seconds", epoch.seconds},       {"predicted_seconds", json_of(epoch.predicted_seconds)},
           {"step_parts", epoch.step_parts}};
 }
 
@@ -43,32 +36,28 @@ Json json_of(const RunRecord& run, const RunSummary& summary, std::size_t max_by
   for (const EpochRecord& epoch : run.epochs) {
     epochs.push_back(json_of(epoch));
   }
+  const std::size_t size = epochs.dump().size();
   const EpochRecord& last = run.epochs.back();
   const auto folder = run.weights.parent_path();
-  return {{"name", summary.name},
-          {"program", json_of(summary.program)},
-          {"schedule", json_of(summary.schedule)},
-          {"microbatches", json_of(run.setting("microbatches"))},
-          {"ranks", json_of(summary.ranks)},
-          {"clock", summary.clock},
-          {"comparable", summary.comparable},
-          {"speed_up", json_of(summary.speed_up)},
-          {"ideal_speed_up", json_of(summary.ideal_speed_up)},
-          {"seconds", summary.seconds},
-          {"predicted_seconds", json_of(summary.predicted_seconds)},
-          {"idle", json_of(summary.idle)},
-          {"predicted_idle", json_of(summary.predicted_idle)},
-          {"peak_bytes", summary.peak_bytes},
-          {"predicted_memory", last.memory},
-          {"links", last.links},
-          {"delays", last.delays},
-          {"command", json_of(run.setting("command"))},
-          {"epochs", std::move(epochs)},
-          {"trace", run.weights.empty() ? Json{{"ranks", 0},
-                                               {"omitted", "a text log has no trace"},
-                                               {"predicted_links", Json::array()},
-                                               {"steps", Json::array()}}
-                                        : trace_steps(folder / run_files::kTrace, max_bytes)}};
+  return {
+      {"name", summary.name},
+      {"schedule", json_of(summary.schedule)},
+      {"microbatches", json_of(run.setting("microbatches"))},
+      {"ranks", json_of(summary.ranks)},
+      {"clock", summary.clock},
+      {"speed_up", json_of(summary.speed_up)},
+      {"seconds", summary.seconds},
+      {"predicted_seconds", json_of(summary.predicted_seconds)},
+      {"idle", json_of(summary.idle)},
+      {"predicted_idle", json_of(summary.predicted_idle)},
+      {"peak_bytes", summary.peak_bytes},
+      {"predicted_memory", last.memory},
+      {"links", last.links},
+      {"delays", last.delays},
+      {"command", json_of(run.setting("command"))},
+      {"epochs", std::move(epochs)},
+      {"trace", run.weights.empty() ? no_trace_steps("a text log has no trace")
+                                    : trace_steps(folder / run_files::kTrace, max_bytes - std::min(max_bytes, size))}};
 }
 
 /// Returns the settings that differ: [{ name, values }], where a value that is not known is null.
@@ -119,7 +108,8 @@ std::string report_facts(const std::vector<RunRecord>& runs, const Comparison& c
   facts["equal_bytes"] = groups_of_equal_bytes(comparison.runs);
   facts["settings"] = differing_settings(runs);
   facts["reasons"] = comparison.reasons;
-  facts["notes"] = comparison.notes;
+  // Those of a comparison are about speed-ups, which one run alone does not have.
+  facts["notes"] = runs.size() > 1 ? comparison.notes : runs.front().notes;
   return facts.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

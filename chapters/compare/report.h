@@ -12,7 +12,8 @@
 
 namespace stagecoach {
 
-/// What the steps in a report may take, in bytes of JSON; the page and everything else take less than 100 kB.
+/// What epochs and steps in a report may take, in bytes of JSON; the page and everything else take less than 100 kB.
+/// All epochs are there, however many, and of the steps what still fits.
 inline constexpr std::size_t kReportSteps = 250'000;
 
 /// Returns what the report shows of `runs`, which `comparison` compares, as JSON: the modules in docs/report draw it.

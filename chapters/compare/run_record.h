@@ -42,7 +42,7 @@ struct RunRecord {
   std::string path;                             ///< as the user named it
   bool is_plan = false;                         ///< of --explain: its one epoch is a step
   bool rounded = false;                         ///< from a text log, whose numbers have few digits
-  std::map<std::string, std::string> settings;  ///< known flags, without dashes, and "program"
+  std::map<std::string, std::string> settings;  ///< known flags, without dashes, "program", "command"
   std::vector<EpochRecord> epochs;              ///< in order, each once, at least one
   std::vector<std::string> notes;               ///< what was converted or left out when it was read
   std::filesystem::path weights;                ///< where the run saves its weights, if at all; empty for a text log

@@ -16,6 +16,7 @@
 
 #include "core/base/parse_json.h"
 #include "core/base/text_file.h"
+#include "core/trace.h"
 
 namespace stagecoach {
 namespace {
@@ -24,7 +25,6 @@ using Json = nlohmann::json;
 
 constexpr double kEighths = 8;                 // per microsecond, the unit of traces
 constexpr std::uintmax_t kMaxFile = 64 << 20;  // a larger trace takes too long to read, and no step of it would fit
-constexpr int kMaxRanks = 1000;                // tracks from here on are beside a rank's own
 enum Process { kMeasured = 1, kPredicted = 2 };
 
 struct TimedSpan {
@@ -106,7 +106,7 @@ class TraceReader {
     if (category == "link" && links_.contains(track)) {
       tracks.messages[links_.at(track).first].push_back(span);
       tracks.links[links_.at(track)] += event.at("args").value("bytes", 0.0);
-    } else if (rank >= kMaxRanks) {
+    } else if (rank >= Trace::kBeside) {
       return;
     } else if (category == "step") {
       const Json& args = event.at("args");
@@ -130,12 +130,12 @@ class TraceReader {
 TimedSpan without_waits(TimedSpan action, const std::vector<TimedSpan>& kernels, const std::vector<TimedSpan>& waits) {
   const auto begins_before = [](const TimedSpan& span, double time) { return span.start < time; };
   const auto first = std::lower_bound(kernels.begin(), kernels.end(), action.start, begins_before);
-  const auto behind = std::lower_bound(first, kernels.end(), action.end, begins_before);
-  if (first == behind) {
+  const auto after = std::lower_bound(first, kernels.end(), action.end, begins_before);
+  if (first == after) {
     return action;
   }
   const double first_start = first->start;
-  const double last_end = std::prev(behind)->end;
+  const double last_end = std::prev(after)->end;
   for (auto wait = std::lower_bound(waits.begin(), waits.end(), action.start, begins_before);
        wait != waits.end() && wait->start < action.end; ++wait) {
     if (wait->end <= first_start) {
@@ -251,11 +251,11 @@ Json memory_of(const Samples& samples, double begin, double end) {
 
 Json TraceReader::steps(std::size_t max_bytes) const {
   const int ranks = measured_.steps.empty() ? 0 : measured_.steps.rbegin()->first + 1;
-  Json trace{{"ranks", ranks}, {"omitted", ""}, {"predicted_links", Json::array()}, {"steps", Json::array()}};
   if (ranks == 0) {
-    trace["omitted"] = "trace.json has no finished step";
-    return trace;
+    return no_trace_steps("trace.json has no finished step");
   }
+  Json trace = no_trace_steps("");
+  trace["ranks"] = ranks;
   const auto& numbers = measured_.steps.begin()->second;
   for (const auto& [link, bytes] : predicted_.links) {
     trace["predicted_links"].push_back({link.first, link.second, bytes / static_cast<double>(numbers.size())});
@@ -296,16 +296,17 @@ Json TraceReader::steps(std::size_t max_bytes) const {
 
 }  // namespace
 
+nlohmann::json no_trace_steps(const std::string& reason) {
+  return {{"ranks", 0}, {"omitted", reason}, {"predicted_links", Json::array()}, {"steps", Json::array()}};
+}
+
 nlohmann::json trace_steps(const std::filesystem::path& file, std::size_t max_bytes) {
   constexpr const char* kAdvice = "remove the file for a report without timelines, or run the program again";
   std::error_code unreadable;
   const auto size = std::filesystem::file_size(file, unreadable);
   if (unreadable || size > kMaxFile) {
-    return {{"ranks", 0},
-            {"omitted", unreadable ? "the run has no trace.json"
-                                   : "trace.json has more than 64 MiB; open it at https://ui.perfetto.dev"},
-            {"predicted_links", Json::array()},
-            {"steps", Json::array()}};
+    return no_trace_steps(unreadable ? "the run has no trace.json"
+                                     : "trace.json has more than 64 MiB; open it at https://ui.perfetto.dev");
   }
   const auto trace = parse_json<Json>(read_text(file, kAdvice), file.string(), kAdvice);
   try {

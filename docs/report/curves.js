@@ -1,6 +1,6 @@
 // Epoch times with their spread; loss and accuracy over steps and over time.
 import { SvgPainter, number, ticks } from "./painter.js";
-import { THEME, colourOf, cut, isKnown, picture, timeText, unitOf } from "./text.js";
+import { THEME, colourOf, cut, isKnown, picture, unitOf } from "./text.js";
 import { spreadText, stepsOf } from "./words.js";
 
 const ROW = 46;
@@ -19,7 +19,7 @@ export function epochsPicture(runs, width) {
   runs.forEach((run, i) => {
     const y = ROW * i + 34;
     const later = run.epochs.slice(run.epochs.length > 1 ? 1 : 0).map((epoch) => epoch.seconds);
-    const spread = spreadText(later);
+    const spread = spreadText(run.seconds, later);
     painter.text(left, y - 14, runs.length > 1 ? `${cut(run.name, width - 8 * spread.length)}: ${spread}` : spread, THEME.text);
     painter.rect(left, y - 1, right - left, 2, THEME.line);
     for (const { seconds } of run.epochs.slice(1)) painter.rect(x(seconds) - 3, y - 3, 6, 6, colourOf(i));

@@ -16,8 +16,8 @@ export function linksTable(run) {
     const more = predicted.has(key) ? `<small>${bytesText(predicted.get(key))}</small>` : "";
     return `<td style="background:color-mix(in srgb, #cc79a7 ${share}%, var(--card))">${bytesText(measured.get(key))}${more}</td>`;
   };
-  const all = [...Array(ranks).keys()];
   if (ranks <= MOST_RANKS) {
+    const all = [...Array(ranks).keys()];
     const rows = all.map((from) => `<tr><th scope="row">from ${from}</th>${all.map((to) => cell(`${from} ${to}`)).join("")}</tr>`);
     return `<div class="wide"><table class="matrix"><tr><td></td>${all.map((to) => `<th scope="col">to ${to}</th>`).join("")}</tr>${rows.join("")}</table></div>`;
   }

@@ -8,9 +8,11 @@ import { THEME, bytesText, picture, timeText, unitOf } from "./text.js";
 const EIGHTHS = 8e6; // per second, the unit of a trace
 
 // Returns [operation, stage, micro-batch] of "1F3"; a rank without stages has those of a stage of its own.
+const MOST_STAGES = 1e5; // a damaged trace may name any
+
 function actionFrom(name, rank) {
   const [, stage, operation, microbatch] = /^(\d+)([A-Z_]+)(\d+)$/.exec(name) ?? [null, rank, name, 0];
-  return [OPERATIONS.indexOf(operation), Number(stage), Number(microbatch)];
+  return [Number(stage) < MOST_STAGES ? OPERATIONS.indexOf(operation) : -1, Number(stage), Number(microbatch)];
 }
 
 function timesOf(list, scale) {

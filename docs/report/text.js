@@ -3,7 +3,7 @@ import { number } from "./painter.js";
 
 // Pictures are SVG, whose colours are those of the page: on paper and in the dark they follow it.
 export const THEME = Object.fromEntries(["text", "quiet", "line", "idle", "accent"].map((name) => [name, `var(--${name})`]));
-export const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9"];
+const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9"];
 export const colourOf = (run) => COLOURS[run % COLOURS.length];
 
 export const escaped = (text) => String(text).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);

@@ -10,7 +10,6 @@ const PARTS = {
   update: "the optimizer's step",
 };
 
-const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 export const stepsOf = (run) => run.epochs.at(-1).steps;
 // Of a step, or of an epoch if it is not known how many steps that has.
 export const stepSeconds = (run) => run.seconds / (stepsOf(run) || 1);
@@ -32,14 +31,14 @@ export function partsOfStep(run) {
 
 function idleText(run) {
   if (run.ranks === 1) return "";
-  const bubble = run.epochs.at(-1).step_parts.bubble === undefined ? null : partsOfStep(run)[1][1] / stepSeconds(run);
+  const bubble = run.epochs.at(-1).step_parts.bubble === undefined ? null : partsOfStep(run).find(([name]) => name === "bubble")[1] / stepSeconds(run);
   if (isKnown(bubble)) return `${(100 * bubble).toFixed(0)}% of its step is bubble`;
   return isKnown(run.idle) ? `its ranks are idle ${(100 * run.idle).toFixed(0)}% of the time` : "";
 }
 
 function titleOf(run) {
-  const many = (count, name) => (count ? `${count} ${name}${Number(count) === 1 ? "" : "s"}` : "");
-  const what = [run.schedule ?? "", many(run.microbatches, "micro-batch").replace("batchs", "batches"), many(run.ranks, "rank")].filter(Boolean).join(", ");
+  const many = (count, one, several) => (count ? `${count} ${Number(count) === 1 ? one : several}` : "");
+  const what = [run.schedule ?? "", many(run.microbatches, "micro-batch", "micro-batches"), many(run.ranks, "rank", "ranks")].filter(Boolean).join(", ");
   return what ? `${run.name} (${what})` : run.name;
 }
 
@@ -85,7 +84,7 @@ function fiveOf(run) {
   const link = steps ? Math.max(0, ...run.links.map(([, , bytes]) => bytes)) : null;
   const at = run.peak_bytes.length > 1 ? `, rank ${run.peak_bytes.indexOf(peak)}` : "";
   return [
-    [steps ? "step time" : "epoch time", stepSeconds(run), isKnown(run.predicted_seconds) ? run.predicted_seconds / (steps || 1) : null, timeText],
+    [steps ? "step time" : "epoch time", stepSeconds(run), isKnown(run.predicted_seconds) ? run.predicted_seconds / (steps || 1) : null, timeText, `, ${run.clock} clock`],
     ["idle share", run.idle, run.predicted_idle, percent],
     ["memory per rank", peak, most(run.predicted_memory.map(total)), (bytes) => bytesText(bytes), at],
     ["bytes per link", link, most(run.trace.predicted_links.map(([, , bytes]) => bytes)), (bytes) => (bytes > 0 ? bytesText(bytes) : "none")],
@@ -96,7 +95,7 @@ function fiveOf(run) {
 export function fiveTable(runs) {
   const all = runs.map(fiveOf);
   const cell = ([, value, predicted, text, more = ""]) =>
-    `<td>${isKnown(value) ? text(value) + more : "–"}${isKnown(predicted) ? `<small>${text(predicted)}</small>` : ""}</td>`;
+    `<td>${isKnown(value) ? text(value) + escaped(more) : "–"}${isKnown(predicted) ? `<small>${text(predicted)}</small>` : ""}</td>`;
   const row = (_, i) => `<tr><th scope="row">${all[0][i][0]}</th>${all.map((five) => cell(five[i])).join("")}</tr>`;
   return headings(runs) + all[0].map(row).join("");
 }
@@ -117,7 +116,7 @@ export function writeLists(facts) {
   byId("warnings-card").hidden = facts.reasons.length + facts.notes.length === 0;
 }
 
-export const spreadText = (seconds) => {
+export const spreadText = (median, seconds) => {
   const [least, most] = [Math.min(...seconds), Math.max(...seconds)];
-  return `median ${timeText(median(seconds))}` + (most > least ? `, ${timeText(least)} to ${timeText(most)}` : "");
+  return `median ${timeText(median)}` + (most > least ? `, ${timeText(least)} to ${timeText(most)}` : "");
 };

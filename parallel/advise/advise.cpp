@@ -110,7 +110,7 @@ class Search {
     return std::nullopt;
   }
 
-  /// Improves the splits of the best plans and of some behind them, which then may overtake.
+  /// Improves the splits of the best plans and of some after them, which then may overtake.
   void move_layers() {
     auto& best = advice_.best;
     std::for_each(best.begin(), best.end(), [this](Evaluated& plan) { evaluator_.move_layers(plan); });

@@ -208,11 +208,6 @@ void Evaluator::move_layers(Evaluated& evaluated) {
   if (evaluated.candidate.mesh.pipeline == 1) {
     return;
   }
-  const Schedule& schedule = table(evaluated.candidate);
-  std::size_t actions = 0;
-  for (const auto& rank : schedule.ranks) {
-    actions += rank.size();
-  }
   const auto with_split = [&](const Split& split) {
     Evaluated moved = memory(evaluated.candidate, split);
     if (request_.memory_limit == 0 || moved.worst().total() <= request_.memory_limit) {
@@ -222,7 +217,7 @@ void Evaluator::move_layers(Evaluated& evaluated) {
     }
     return moved;
   };
-  std::size_t tries = kMaxMovedActions / actions;
+  std::size_t tries = kMaxMovedActions / table(evaluated.candidate).action_count();
   const TimedSplit found = faster_by_moves(
       {evaluated.seconds, evaluated.split}, [&](const Split& split) { return with_split(split).seconds; }, tries);
   evaluated = with_split(found.split);

@@ -58,10 +58,7 @@ Split fastest_split(const std::vector<LayerProfile>& layers, const Schedule& sch
   }
   const auto is_faster = [](const TimedSplit& a, const TimedSplit& b) { return a.seconds < b.seconds; };
   std::stable_sort(starts.begin(), starts.end(), is_faster);  // so that the limit cuts off the least promising
-  std::size_t actions = 0;
-  for (const auto& rank : schedule.ranks) {
-    actions += rank.size();
-  }
+  const std::size_t actions = schedule.action_count();
   const std::size_t steps = (kMaxActions + actions - 1) / actions;
   std::size_t tries = steps - std::min(steps, starts.size());
   for (TimedSplit& start : starts) {

@@ -46,6 +46,14 @@ std::string to_string(const Action& action) {
              : fmt::format("{}{}{}", action.stage, symbol_of(action.operation), action.microbatch);
 }
 
+std::size_t Schedule::action_count() const {
+  std::size_t count = 0;
+  for (const std::vector<Action>& actions : ranks) {
+    count += actions.size();
+  }
+  return count;
+}
+
 Schedule with_fewer_microbatches(const Schedule& schedule, int count) {
   STAGECOACH_CHECK(count >= 1 && count <= schedule.microbatches, "expected from 1 to {1} micro-batches, got {0}", count,
                    schedule.microbatches);

@@ -94,6 +94,8 @@ struct Schedule : Placement {
   std::vector<int> meeting = {};
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
+  /// Returns the number of actions of all ranks.
+  std::size_t action_count() const;
   using Placement::rank_of;
   /// Returns the rank that runs `action`.
   int rank_of(const Action& action) const { return rank_of(action.stage, action.microbatch); }

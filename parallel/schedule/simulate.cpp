@@ -1,7 +1,6 @@
 #include "parallel/schedule/simulate.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -170,6 +169,7 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
   require_costs(schedule, costs);
   const ActionSeconds means_only;
   RankTimes clock(schedule, costs, means_only);
+  clock.begin_as_after_update();
   constexpr int kSteps = 4;  // in the first ones the pipeline is not yet in its steady state
   double ends[kSteps] = {};
   double busy = 0;

@@ -211,12 +211,12 @@ Epoch* Run::next_epoch() {
   } else if (prints()) {
     if (folder_.writes()) {
       options_.print_line("Results: " + printable(folder_.path().string()));
-      if (options_.when_done) {
-        options_.when_done(folder_.path());
-      }
     }
     if (options_.summary) {
       options_.print(summary(results_, summary_place_));
+    }
+    if (folder_.writes() && options_.when_done) {
+      options_.when_done(folder_.path());
     }
   }
   return epoch_.get();

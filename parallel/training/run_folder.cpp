@@ -135,6 +135,8 @@ void RunFolder::begin(const Progress& progress, const std::string& profile) {
   }
   if (resumed_.empty() || !fs::equivalent(folder_, resumed_)) {
     move_earlier_run(folder_, options_);
+  } else {
+    fs::remove(folder_ / run_files::kReport);  // it would show only the epochs before; `compare --html` writes it again
   }
   write_text(folder_ / run_files::kConfig, options_.config);
   write_text(folder_ / run_files::kMetrics, metrics_);

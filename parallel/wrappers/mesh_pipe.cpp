@@ -37,9 +37,13 @@ std::shared_ptr<Sequential> make_model_of_rank(const MeshPipe::MakeModel& make_m
 
 /// Throws UsageError for tied weights of other names or shapes, whole or as this rank's slices.
 void require_tied(const TiedWeights::Names& names, const MeshPipe::MakeModel& make_model, Communicator& tensor_group) {
-  for (const auto& model : {make_model(LayerFactory()), make_model_of_rank(make_model, tensor_group)}) {
+  const auto require = [&](const std::shared_ptr<Sequential>& model) {
     model->materialize(0, Device{DeviceType::meta});
     static_cast<void>(TiedWeights(model->named_parameters(), names));
+  };
+  require(make_model(LayerFactory()));
+  if (tensor_group.size() > 1) {
+    require(make_model_of_rank(make_model, tensor_group));
   }
 }
 
@@ -52,14 +56,6 @@ void tie_pairs(Optimizer& optimizer, const NamedTensors& mine, const TiedWeights
     }
     tie_ranks(optimizer, mine, {pair}, ranks);
   }
-}
-
-/// Returns `parameters` without the copies among tied ones.
-NamedTensors without_copies(NamedTensors parameters, const TiedWeights::Names& names) {
-  for (const auto& pair : names) {
-    std::erase_if(parameters, [&](const auto& named) { return named.first == pair.second; });
-  }
-  return parameters;
 }
 
 /// Throws UsageError for targets that are no labels, and for a count of another kind.

@@ -94,6 +94,10 @@ TEST_F(AdviseProgram, PlansATiedHeadAsChapter8Does) {
   expect_plan_of_chapter_8(gpt, {1, 2, 1}, "zbv", {"--data", "text:book"});
   expect_plan_of_chapter_8(gpt, {1, 1, 2}, "1f1b", {"--data", "text:book"});
   expect_plan_of_chapter_8(gpt, {2, 2, 2}, "1f1b", {"--data", "text:book"});
+  for (const std::string on : {"--tie-head", "--tie-head=false"}) {  // the command trains what was planned
+    const Outcome outcome = advise({"--model", "gpt", "--ranks", "2", on});
+    EXPECT_NE(outcome.out.find(" " + on + " "), std::string::npos) << outcome.out;
+  }
 }
 
 TEST_F(AdviseProgram, PlansTheLayersOfAProfile) {

@@ -73,6 +73,7 @@ TEST_F(CompareRefusal, UsageErrors) {
   write_run("a", {1, 1});
   expect_error({}, 2, {"RUN", "--help"});
   expect_error({"a", "--nonsense"}, 2, {"--nonsense", "--help"});
+  expect_error({"a", "--markdown=rsi"}, 2, {"--markdown", "--help"});
   expect_error({"a", "--svg", ""}, 2, {"--svg", "file"});
   expect_error({"a", "--baseline", ""}, 2, {"--baseline", "run"});
   expect_error({"a", ""}, 2, {"empty"});

@@ -71,6 +71,9 @@ TEST_F(Report, OfPlansOrOfADamagedTraceIsRefused) {
   expect_error({"run", "--html", "report.html"}, 3, {"run/trace.json", "expected a trace of a run", "remove the file"});
   write("run/trace.json", "{");
   expect_error({"run", "--html", "report.html"}, 3, {"run/trace.json", "not valid JSON"});
+  ASSERT_EQ(run(program_path("ch03_gpipe"), {"--smoke", "--explain", "--clock", "modelled", "--out", "plan"}).exit_code,
+            0);
+  expect_error({"plan", "--html", "report.html"}, 2, {"--html shows runs, and plan is a plan"});
 }
 
 TEST_F(Report, OfARunHasItsStepsAndEndsInItsFolder) {
@@ -105,6 +108,28 @@ TEST_F(Report, OfARunHasItsStepsAndEndsInItsFolder) {
   EXPECT_NEAR(sum, measured, 0.02 * measured) << "what loading data takes is no part of the schedule";
   EXPECT_EQ(run["links"].size(), 6U);
   EXPECT_EQ(run["predicted_memory"].size(), 4U);
+}
+
+// What a rank does between an update and its next step counts in the first step, too: otherwise it would be less idle
+// than not at all.
+TEST_F(Report, OfOneRankIsNotIdle) {
+  const Outcome outcome = run(program_path("ch03_gpipe"), {"--smoke", "--clock", "virtual", "--ranks", "1", "--epochs",
+                                                           "2", "--out", "run", "--report"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NEAR(facts_in(read_bytes(folder() / "run/report.html"))["runs"][0]["predicted_idle"].get<double>(), 0, 1e-9);
+}
+
+TEST_F(Report, DoesNotReplaceAFileOfARun) {
+  write_run("run", {2});
+  expect_error({"run", "--html", "run/metrics.jsonl"}, 2, {"--html: run/metrics.jsonl is a file of the run run"});
+  expect_error({"run", "--svg", "run/config.json"}, 2, {"--svg: run/config.json is a file of the run run"});
+  expect_error({"run", "--svg", "both", "--html", "both"}, 2, {"expected two files"});
+  page({"run"});
+}
+
+TEST_F(Report, OfARunOfAnOlderProgramTakesItsPredictions) {
+  write_run("run", {2}, {}, {{"predicted_idle", -0.02}});
+  EXPECT_EQ(facts_in(page({"run"}))["runs"][0]["predicted_idle"], 0);
 }
 
 TEST_F(Report, NeedsAFolder) {

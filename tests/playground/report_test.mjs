@@ -23,7 +23,7 @@ const tests = (see, browser) => ({
     assert.match(await see(`document.getElementById("settings").textContent`), /ranks14$/);
   },
   async "the parts of a step add up to it"() {
-    const seconds = (text) => Number(text.split(" ")[0]) * { s: 1, ms: 1e-3, "µs": 1e-6, ns: 1e-9 }[text.split(" ")[1]];
+    const seconds = (text) => Number(text.split(" ")[0]) * { s: 1, ms: 1e-3, "µs": 1e-6 }[text.split(" ")[1]];
     for (const parts of await see(`[...document.querySelectorAll(".waterfall")].map((table) => [...table.rows].map((row) => row.cells[2].textContent))`)) {
       const times = parts.map(seconds);
       const step = times.pop();
