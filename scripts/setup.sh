@@ -19,7 +19,7 @@ purposes=(build)
 for argument in "$@"; do
   case $argument in
     --for-ci) purposes+=(ci emulation gloo labs mpi packages) ;;
-    --for-nightly) purposes+=(ci emulation gloo labs mpi packages playground slurm arm64 systems) ;;
+    --for-nightly) purposes+=(ci emulation gloo labs mpi packages playground slurm arm64 systems benchmarks) ;;
     --for-slurm) purposes+=(slurm mpi) ;;
     --for-mpi | --for-gloo | --for-emulation | --for-labs | --for-packages | --for-playground | --for-benchmarks) purposes+=("${argument#--for-}") ;;
     *)
