@@ -31,18 +31,19 @@ std::string ranks_of(const Candidate& candidate) {
 
 }  // namespace
 
-std::string command_of(const AdviseOptions& options, const Evaluated& plan) {
+std::string command_of(const AdviseOptions& options, const Evaluated& plan, const std::string& data) {
   const Candidate& candidate = plan.candidate;
   const Settings& settings = options.settings;
   const std::string model =
       options.given.find(" --model ") == std::string::npos ? fmt::format(" --model {}", settings.training.model) : "";
-  const std::string data = reads_text(settings.training) ? " --data text:book" : "";
+  const std::string where = data.empty() && reads_text(settings.training) ? "text:book" : data;
   const std::string batch = options.given.find(" --batch-size ") == std::string::npos
                                 ? fmt::format(" --batch-size {}", settings.training.batch_size)
                                 : "";
-  return fmt::format("{}{}{}{}{} --microbatches {}{}{} --clock modelled --device-model {}{}", ranks_of(candidate), data,
-                     model, options.given, batch, candidate.microbatches, pipeline_flags(plan),
-                     candidate.recompute ? " --recompute" : "", settings.world.modelled_device.text(),
+  return fmt::format("{}{}{}{}{} --microbatches {}{}{} --clock modelled --device-model {}{}", ranks_of(candidate),
+                     where.empty() ? "" : " --data " + where, model, options.given, batch, candidate.microbatches,
+                     pipeline_flags(plan), candidate.recompute ? " --recompute" : "",
+                     settings.world.modelled_device.text(),
                      candidate.mesh.ranks() == 1 ? "" : " --link " + settings.world.link.text());
 }
 

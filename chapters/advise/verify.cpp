@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "chapters/advise/command.h"
+#include "chapters/common/open.h"
 #include "core/base/on_exit.h"
 #include "core/base/parse_json.h"
 #include "core/base/text_file.h"
@@ -32,17 +33,36 @@ struct Epoch1 {
   double peak_bytes = 0;  ///< of the rank that needed most
 };
 
-/// Trains one epoch of `batches` batches.
-Epoch1 train(const AdviseOptions& options, const std::string& command, const std::string& programs,
-             const fs::path& folder, std::int64_t batches) {
-  const fs::path data = folder / fmt::format("data{}", batches);
-  if (!fs::exists(data)) {
-    run_command(fmt::format("'{}/make_generated_data' '{}' --train {} --test 10", programs, data.string(),
-                            batches * options.settings.training.batch_size));
+/// Returns the fewest batches of an epoch: two, or for gpt as many as a text with one sequence in its last tenth has,
+/// which is the test part.
+std::int64_t fewest_batches(const TrainingSettings& training) {
+  constexpr std::int64_t kSequences = 20;
+  return reads_text(training) ? std::max<std::int64_t>(2, 1 + kSequences / training.batch_size) : 2;
+}
+
+/// Makes data whose epoch has `samples` samples, unless it is there, and returns it as the flag --data takes it.
+std::string data_of(const TrainingSettings& training, const std::string& programs, const fs::path& folder,
+                    std::int64_t samples) {
+  const std::string path = (folder / fmt::format("data{}", samples)).string();
+  if (!fs::exists(path)) {
+    if (reads_text(training)) {
+      const std::int64_t bytes = samples * training.context + 1;  // to train on
+      write_text(path, std::string(static_cast<std::size_t>(bytes + (bytes - 1) / 9), ' '));
+    } else {
+      run_command(fmt::format("'{}/make_generated_data' '{}' --train {} --test 10", programs, path, samples));
+    }
   }
+  return fmt::format("'{}{}'", reads_text(training) ? "text:" : "", path);
+}
+
+/// Trains one epoch of `batches` batches.
+Epoch1 train(const AdviseOptions& options, const Evaluated& plan, const std::string& programs, const fs::path& folder,
+             std::int64_t batches) {
+  const TrainingSettings& training = options.settings.training;
+  const std::string data = data_of(training, programs, folder, batches * training.batch_size);
   const fs::path out = folder / "run";
   fs::remove_all(out);
-  run_command(fmt::format("'{}'/{} --epochs 1 --data '{}' --out '{}'", programs, command, data.string(), out.string()));
+  run_command(fmt::format("'{}'/{} --epochs 1 --out '{}'", programs, command_of(options, plan, data), out.string()));
   const std::string text = read_text(out / run_files::kMetrics, "the run should have written it");
   const Json json = parse_json<Json>(text.substr(0, text.find('\n')), "metrics.jsonl", "the run wrote it");
   const auto peaks = json.at("peak_bytes").get<std::vector<double>>();
@@ -59,14 +79,14 @@ std::string verified_table(const AdviseOptions& options, const Advice& advice, c
   std::string table = fmt::format("{:>3} {:>14} {:>14} {:>8} {:>14} {:>14}  {}\n", "", "predicted", "run", "differs",
                                   "predicted MiB", "run MiB", "plan");
   const int count = std::min(options.verify, static_cast<int>(advice.best.size()));
+  const std::int64_t batches = fewest_batches(options.settings.training);
   for (int i = 0; i < count; ++i) {
     const Evaluated& plan = advice.best[static_cast<std::size_t>(i)];
-    const std::string command = command_of(options, plan);
-    const Epoch1 three = train(options, command, programs, folder, 3);
-    const double seconds = three.seconds - train(options, command, programs, folder, 2).seconds;
+    const Epoch1 longer = train(options, plan, programs, folder, batches + 1);
+    const double seconds = longer.seconds - train(options, plan, programs, folder, batches).seconds;
     table += fmt::format("{:>3} {:>11.4f} ms {:>11.4f} ms {:>7.3f}% {:>14.3f} {:>14.3f}  {}\n", i + 1,
                          1e3 * plan.seconds, 1e3 * seconds, 100 * (plan.seconds / seconds - 1),
-                         plan.worst().total() / kMiB, three.peak_bytes / kMiB, to_string(plan.candidate));
+                         plan.worst().total() / kMiB, longer.peak_bytes / kMiB, to_string(plan.candidate));
   }
   return table;
 }

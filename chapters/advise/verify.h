@@ -9,8 +9,8 @@
 
 namespace stagecoach {
 
-/// Trains with each of the first `options.verify` plans, by the programs in `programs`, for two batches and for three
-/// of generated images: the third takes a step. Returns a table of predicted and run step times, and of memory. Throws
+/// Trains with each of the first `options.verify` plans, by the programs in `programs`, for a few batches of made-up
+/// data and for one more: that one takes a step. Returns a table of predicted and run step times, and of memory. Throws
 /// Error, which shows the command, if a program fails.
 std::string verified_table(const AdviseOptions& options, const Advice& advice, const std::string& programs);
 

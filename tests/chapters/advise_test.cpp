@@ -84,6 +84,18 @@ TEST_F(AdviseProgram, PredictsWhatRunsTake) {
   }
 }
 
+TEST_F(AdviseProgram, PredictsWhatRunsOfGptTake) {
+  const Flags small{"--model",      "gpt", "--depth", "2", "--width", "32", "--heads", "2",    "--context", "16",
+                    "--batch-size", "8",   "--ranks", "2", "--tp",    "1",  "--link",  "pcie4"};
+  const Outcome outcome = advise(with(small, {"--top", "3", "--verify", "3"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::vector<double> percent = differences(outcome.out);
+  EXPECT_EQ(percent.size(), 3U) << outcome.out;
+  for (const double difference : percent) {
+    EXPECT_NEAR(difference, 0, 0.1) << outcome.out;
+  }
+}
+
 TEST_F(AdviseProgram, PlansAreThoseOfExplain) { expect_plan_of_chapter_8(kSmall, {1, 2, 2}, "1f1b"); }
 
 // The embedding and the head are on two ranks, which send gradients and values, or on one, which adds and copies them.
