@@ -25,7 +25,7 @@ SINCE_V3 = r"(?!verr|verw|vm)v[a-z]|(?:andn|bextr|bls[a-z]+|bzhi|mulx|pdep|pext|
 ABOVE = {"x86-64": SINCE_V3, "x86-64-v2": SINCE_V3, "x86-64-v3": AVX_512}
 INSTRUCTION = re.compile(r"^\s+[0-9a-f]+:\t([a-z][^#<]*)")
 FUNCTION = re.compile(r"^([0-9a-f]+) <(.*)>:$")
-OWN_VARIABLES = re.compile(r"Queued<|::tables$|DW\.ref\.__gxx_personality_v0$")
+OWN_VARIABLES = re.compile(r"^stagecoach::cpu::Row<.*::(?:kernel|name|cost)$|::tables$|DW\.ref\.__gxx_personality_v0$")
 
 
 def output_of(*command):
