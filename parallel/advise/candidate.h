@@ -29,7 +29,6 @@ struct Candidate {
 
   /// Returns whether each rank holds the entire model and reduces gradients during the last backward, in buckets.
   bool is_data_parallel() const { return mesh.pipeline == 1 && mesh.tensor == 1 && !recompute; }
-  bool operator==(const Candidate&) const = default;
 };
 
 /// Returns "zbv dp=2 pp=4, 16 micro-batches, recompute": what distinguishes the candidate from others.
