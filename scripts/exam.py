@@ -24,12 +24,13 @@ class Exam:
 
     def __init__(self, seed, programs):
         self.programs = pathlib.Path(programs).resolve()
+        turn = seed // 12  # p and the rate repeat after twelve seeds; each turn has another m, v or batch
         self.p = 3 + seed % 3  # ranks
-        self.m = self.p * (2 + seed % 2)  # micro-batches
-        self.v = 2 + seed % 2  # chunks per rank
+        self.m = self.p * (2 + (seed + turn) % 2)  # micro-batches
+        self.v = 2 + (seed + turn // 2) % 2  # chunks per rank
         self.depth = 12 * self.p  # blocks: p equal stages
         self.rate = 10 * (1 + seed % 4)  # GB/s of a link
-        self.batch = self.p + 1 + seed % 3  # the one that question 6 asks about
+        self.batch = self.p + 1 + (seed + turn // 4) % 3  # the one that question 6 asks about
         self.model = f"--model vit --depth {self.depth} --width {WIDTH} --heads {HEADS} --optimizer adam"
         self.link = f"--link 5us,{self.rate}GB/s"
 
