@@ -38,8 +38,9 @@ Schedule gpipe_schedule(int p, int m) {
   });
 }
 
-/// Warms up with min(p - r - 1, m) forwards, then alternates forwards and backwards. It takes as long as GPipe, with
-/// the activations of p - r micro-batches. Source: Narayanan et al., "PipeDream", 2019, section 3.2 (with a flush).
+/// Warms up with min(p - r - 1, m) forwards, then alternates forwards and backwards. Where messages take no time it is
+/// as long as GPipe, with the activations of p - r micro-batches. Source: Narayanan et al., "PipeDream", 2019, section
+/// 3.2 (with a flush).
 Schedule one_f_one_b_schedule(int p, int m) {
   return for_each_rank(empty_schedule(p, m), [&](RankActions rank, int r) {
     one_f_one_b_order(
