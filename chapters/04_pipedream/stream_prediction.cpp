@@ -163,7 +163,7 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
     prediction.predicted_seconds = predicted.seconds;
     prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
     if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // this run trained the whole epoch
-      const Simulation replayed = simulate(plan.schedule, costs, seconds);
+      const Simulation replayed = simulate(plan.schedule, costs, seconds, log.before());
       prediction.replayed_seconds = replayed.seconds;
       if (plan.world.clock == ClockKind::modelled) {  // computed times do not vary by chance, so they are not averaged
         prediction.predicted_seconds = replayed.seconds;
@@ -205,7 +205,8 @@ void explain_stream(const StreamPlan& plan) {
   const Simulation beginning = simulate_plan(plan, shown, costs, &ledger).simulation;
   const Schedule full = full_batches_of(plan);
   const Ledger full_ledger = make_ledger(full, plan.versions);
-  const auto [epoch, memory] = simulate_plan(plan, full, costs, &full_ledger);
+  const PlannedRun planned = simulate_plan(plan, full, costs, &full_ledger);
+  const Simulation& epoch = planned.simulation;
 
   fmt::print("{}, weights by '{}': {} per epoch, {} per update; {} on {}\n", plan.model_name,
              name_of(settings.pipeline.versions), counted(plan.schedule.microbatches, "micro-batch"),
@@ -231,7 +232,7 @@ void explain_stream(const StreamPlan& plan) {
   PlannedStep step = step_of(plan, full, epoch);
   if (measured) {
     const std::vector<double> processes = print_memory(plan, epoch_ledger);
-    step.memory_bytes = memory.empty() ? processes : memory;
+    step.memory_bytes = planned.memory_bytes.empty() ? processes : planned.memory_bytes;
   }
   for (const std::string& note : plan.notes) {
     fmt::print("\nnote: {}\n", printable(note));

@@ -211,11 +211,16 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
     Settings of_mode = settings;
     of_mode.data_parallel.mode = mode;
     const auto measure = [&](int rank) { return measure_step(of_mode, topology, data, device, rank, make); };
-    const MeasuredStep one = measured ? measure(0) : MeasuredStep{unit_costs_of(parameters)};
+    MeasuredStep one = measured ? measure(0) : MeasuredStep{unit_costs_of(parameters)};
+    const int ranks = topology.world.ranks;
+    const bool all_alike = mode != DataParallelMode::central || ranks == 1;
+    const MeasuredStep other = measured && !all_alike ? measure(1) : one;
     if (measured && mode == settings.data_parallel.mode) {
-      const bool all_alike = mode != DataParallelMode::central || topology.world.ranks == 1;
-      memory.assign(static_cast<std::size_t>(topology.world.ranks), (all_alike ? one : measure(1)).memory_bytes);
+      memory.assign(static_cast<std::size_t>(ranks), other.memory_bytes);
       memory.front() = one.memory_bytes;
+    }
+    if (measured && one.costs.update > 0) {
+      one.costs.update_share = (1 + (ranks - 1) * other.costs.update / one.costs.update) / ranks;
     }
     StepModel step = step_of(settings, topology, parameters, one.costs);
     step.link = measured ? step.link : unit_link(topology.world.ranks, bytes);

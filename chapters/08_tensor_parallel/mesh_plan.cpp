@@ -22,7 +22,8 @@ std::shared_ptr<const LayerFactory> layers_of_rank(const Settings& settings,
   const int ranks = settings.data_parallel.mesh->tensor;
   return ranks == 1 ? nullptr
                     : std::make_shared<TensorParallelLayers>(ranks, sequence_of(settings.training),
-                                                             classes_of(settings.training), std::move(exchanges));
+                                                             classes_of(settings.training), std::move(exchanges),
+                                                             settings.data_parallel.overlap);
 }
 
 std::vector<std::vector<int>> tensor_groups(const Settings& settings) {
@@ -138,8 +139,8 @@ Exchanges exchanges_of(const Settings& settings, const Dataset& data, std::int64
     shape = model->layer(i)->output_shape(shape);
     all.push_back(*noted);
   }
-  // The images need no gradient.
-  if (!all.front().empty()) {
+  // The images need no gradient. (Where ranks share the tokens, the first layer exchanges that of its output.)
+  if (!all.front().empty() && sequence_of(settings.training) == SequenceParallel::no) {
     all.front().front().backward = 0;
   }
   if (settings.pipeline.recompute) {

@@ -98,6 +98,8 @@ class DryRank {
   }
   /// Returns the part of it that precedes the sum over all ranks in an update, where updates meet.
   double norm_work() const { return norm_work_; }
+  /// Returns the part of that which only the first rank of a tensor-parallel group does: it sums the squares for all.
+  double work_for_others() const { return work_for_others_; }
 
  private:
   template <class Work>
@@ -112,10 +114,11 @@ class DryRank {
     return [this, slices = layers_->named_slices(), group = cuts_layers ? &comm_ : nullptr,
             count = plan_.model->parameter_shapes().size()](const NamedTensors& gradients) {
       std::vector<double> all(count);
-      norm_work_ = timed([&] {
-        static_cast<void>(sums_of_rank(gradients, slices, group));
-        static_cast<void>(Tensor::from(all, {static_cast<std::int64_t>(count)}, kMeta));  // which the ranks sum
-      });
+      const double own = timed([&] { static_cast<void>(sums_of_rank(gradients, slices, group)); });
+      work_for_others_ = group == nullptr ? 0 : own;
+      // The ranks sum these numbers.
+      norm_work_ =
+          own + timed([&] { static_cast<void>(Tensor::from(all, {static_cast<std::int64_t>(count)}, kMeta)); });
       return all;
     };
   }
@@ -192,15 +195,22 @@ class DryRank {
   std::shared_ptr<Sequential> layers_;
   std::unique_ptr<Optimizer> optimizer_;
   double norm_work_ = 0;
+  double work_for_others_ = 0;
   std::optional<Reducer> reducer_;
   std::optional<WeightVersions> versions_;
 };
+
+PlannedRun simulated(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
+                     std::vector<double> memory_bytes) {
+  return {simulate(schedule, costs, seconds),
+          schedule.batch > 0 ? 0 : simulate_steady_state(schedule, costs, seconds).seconds, std::move(memory_bytes)};
+}
 
 }  // namespace
 
 PlannedRun simulate_plan(const Plan& plan, const Schedule& schedule, const Costs& costs, const Ledger* ledger) {
   if (plan.world.clock != ClockKind::modelled || !plan.settings.pipeline.profile_file.empty()) {
-    return {simulate(schedule, costs), {}};
+    return simulated(schedule, costs, {}, {});
   }
   // One rank after the other.
   const auto parts = stages_of(*plan.model, plan.split);
@@ -209,14 +219,20 @@ PlannedRun simulate_plan(const Plan& plan, const Schedule& schedule, const Costs
   ActionSeconds seconds;  // of each action that is not a message; last those of the update, if it is not listed
   std::vector<double> bytes;
   Costs all = costs;
+  double work_for_others = 0;
   for (int number = 0; number < schedule.rank_count(); ++number) {
     memory.reset_peak();
     DryRank rank(plan, schedule, ledger, number, parts);
     seconds.push_back(rank.seconds());
     all.norm_work.push_back(rank.norm_work());
+    work_for_others += rank.work_for_others();
     bytes.push_back(static_cast<double>(memory.stats().peak_bytes - held_before));
   }
-  return {simulate(schedule, all, seconds), bytes};
+  PlannedRun planned = simulated(schedule, all, seconds, std::move(bytes));
+  const double others = 1 - 1.0 / plan.settings.data_parallel.mesh->tensor;  // which wait meanwhile
+  planned.simulation.idle +=
+      others * work_for_others / (planned.simulation.seconds * static_cast<double>(schedule.ranks.size()));
+  return planned;
 }
 
 }  // namespace stagecoach

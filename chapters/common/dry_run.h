@@ -12,6 +12,7 @@ namespace stagecoach {
 
 struct PlannedRun {
   Simulation simulation;
+  double further_seconds = 0;  ///< of each further step, which begins while this one ends; 0 if updates are listed
   std::vector<double> memory_bytes;  ///< per rank: of its tensors, at most, as a run counts them; empty if not known
 };
 

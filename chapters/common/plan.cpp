@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
@@ -13,6 +14,7 @@
 #include "core/base/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/comm/link_direction.h"
+#include "parallel/data_parallel/buckets.h"
 #include "parallel/pipeline/fastest_split.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/gradient_order.h"
@@ -69,21 +71,62 @@ Schedule table_of(const Settings& settings, int layers, std::vector<std::string>
   return schedule;
 }
 
-/// Sets the ranks of the world that run the schedule, and the link between each stage and the next one, that of the
-/// slowest pipeline.
+/// Sets the ranks of the world that run the schedule, and the links between each stage and the next one.
 void set_pipelines(Plan& plan, RankGroups pipelines) {
   plan.pipelines = std::move(pipelines);
+  const Network& network = plan.world.network;
+  std::vector<Link> slow;  // where a pipeline goes from node to node
   for (int s = 1; s < plan.stages(); ++s) {
-    plan.links.push_back(plan.world.network.between_any(plan.pipelines, plan.first_rank(s - 1), plan.first_rank(s)));
+    slow.push_back(network.between_any(plan.pipelines, plan.first_rank(s - 1), plan.first_rank(s)));
+  }
+  for (const std::vector<int>& pipeline : plan.pipelines) {
+    std::vector<Link> links = slow;
+    for (int s = 1; s < plan.stages(); ++s) {
+      const auto rank = [&](int stage) { return pipeline[static_cast<std::size_t>(plan.first_rank(stage))]; };
+      if (network.is_on_one_node(rank(s - 1), rank(s))) {
+        links[static_cast<std::size_t>(s - 1)] = network.within_node();
+      }
+    }
+    if (std::find(plan.links.begin(), plan.links.end(), links) == plan.links.end()) {
+      plan.links.push_back(std::move(links));
+    }
   }
 }
 
-/// Returns the seconds of the reduction of each stage's gradients over the pipelines of `mesh`, as a ring.
+/// Returns the stage whose gradients each rank reduces first.
+std::set<int> first_reduced(const Schedule& schedule) {
+  std::set<int> stages;
+  for (const std::vector<Action>& actions : schedule.ranks) {
+    const auto first = std::find_if(actions.begin(), actions.end(),
+                                    [](const Action& action) { return action.operation == Operation::reduce_grad; });
+    if (first != actions.end()) {
+      stages.insert(first->stage);
+    }
+  }
+  return stages;
+}
+
+/// Returns the seconds of the reduction of each stage's gradients over the pipelines of `mesh`: a ring per bucket.
 std::vector<double> reduction_seconds(const Plan& plan, const MeshSizes& mesh, const RankOrder& order) {
+  const std::set<int> first = first_reduced(plan.schedule);
   std::vector<double> seconds;
-  for (const double bytes : gradient_bytes(plan)) {
-    const Link link = link_of_stage(plan, static_cast<int>(seconds.size()), MeshDirection::data, mesh, order);
-    seconds.push_back(ring_all_reduce_seconds(link, mesh.data, bytes));
+  for (const auto& layers : stages_of(*plan.model, plan.split)) {
+    const auto stage = static_cast<int>(seconds.size());
+    const Link link = link_of_stage(plan, stage, MeshDirection::data, mesh, order);
+    NamedTensors parameters;  // without elements
+    for (const Shape& shape : layers->parameter_shapes()) {
+      parameters.emplace_back("", Tensor::empty(shape, DType::float32, Device{DeviceType::meta}));
+    }
+    BucketCaps caps = plan.settings.data_parallel.caps();
+    caps.first = first.contains(stage) ? caps.first : caps.rest;
+    seconds.push_back(0);
+    for (const auto& bucket : bucket_layout(parameters, reverse_order(parameters.size()), caps)) {
+      double bytes = 0;
+      for (const std::size_t i : bucket) {
+        bytes += static_cast<double>(parameters[i].second.bytes());
+      }
+      seconds.back() += ring_all_reduce_seconds(link, mesh.data, bytes);
+    }
   }
   return seconds;
 }
@@ -216,6 +259,7 @@ Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const R
   Plan plan(settings_of_pipeline(settings, mesh), data, factory, mesh_groups(MeshDirection::pipeline, mesh, order));
   plan.settings = settings;
   plan.schedule = with_reductions(plan.schedule);
+  plan.last_images = last_images(settings, data, plan.images);
   for (auto& [layer, rank] : plan.layers) {
     rank = rank_at({.pipeline = rank}, mesh, order);
   }
@@ -240,13 +284,18 @@ std::vector<double> relative_sizes(const Plan& plan, const std::vector<std::int6
 }
 
 void set_messages(const Plan& plan, std::int64_t microbatch, Costs& costs) {
-  costs.message.clear();
-  for (const double bytes : message_bytes(plan, microbatch)) {
-    const Link& link = plan.links[costs.message.size()];
-    costs.message.push_back(link.seconds(bytes));
-    costs.transfer.push_back(link.transfer_seconds(bytes));
-    costs.bytes.push_back(bytes);
+  costs.bytes = message_bytes(plan, microbatch);
+  costs.other_pipelines.clear();
+  for (const std::vector<Link>& links : plan.links) {
+    MessageTimes& times = costs.other_pipelines.emplace_back();
+    for (std::size_t border = 0; border < links.size(); ++border) {
+      times.message.push_back(links[border].seconds(costs.bytes[border]));
+      times.transfer.push_back(links[border].transfer_seconds(costs.bytes[border]));
+    }
   }
+  costs.message = costs.other_pipelines.front().message;
+  costs.transfer = costs.other_pipelines.front().transfer;
+  costs.other_pipelines.erase(costs.other_pipelines.begin());
   costs.eager_bytes = kEagerBytes;
   if (plan.schedule.batch == 0) {
     costs.sizes = relative_sizes(plan, micro_batch_sizes(plan.images, plan.schedule.microbatches));

@@ -57,8 +57,10 @@ struct Plan : PlannedModel {
   std::vector<double> reductions;     ///< seconds of each stage's gradient reduction, if they are predicted
   std::vector<double> norm_exchange;  ///< seconds in which each rank joins its gradients for their norm, if any
   double norm_sum = 0;                ///< seconds in which all ranks sum its squares, where they meet
-  std::vector<Link> links;            ///< between each stage and the next one
-  RankGroups pipelines;               ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
+  /// Between each stage and the next one: [stages - 1] for each set of links that some pipeline has, the first one's
+  /// first.
+  std::vector<std::vector<Link>> links;
+  RankGroups pipelines;  ///< that run the schedule, as ranks of the world: [pipelines][its ranks]
 
   std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }

@@ -30,12 +30,6 @@ std::int64_t images_per_step(const Settings& settings, const Dataset& data) {
   return std::min(settings.training.batch_size, share_of(data.size(), 0, pipelines).count);
 }
 
-/// Returns the images of an epoch's last step, in the first pipeline.
-std::int64_t last_images(const Settings& settings, const Dataset& data, std::int64_t images) {
-  const std::int64_t rest = data.size() % settings.training.batch_size;
-  return rest == 0 ? images : share_of(rest, 0, settings.data_parallel.mesh->data).count;
-}
-
 std::int64_t largest_micro_batch(const TrainingSettings& training, std::int64_t images) {
   return micro_batch_sizes(images, training.microbatches)[0];
 }
@@ -120,6 +114,11 @@ std::string why_not_recorded(const Settings& settings) {
 }
 
 }  // namespace
+
+std::int64_t last_images(const Settings& settings, const Dataset& data, std::int64_t images) {
+  const std::int64_t rest = data.size() % settings.training.batch_size;
+  return rest == 0 ? images : share_of(rest, 0, settings.data_parallel.mesh->data).count;
+}
 
 PlannedModel planned_model(const Settings& settings, const Dataset& data,
                            const std::shared_ptr<const LayerFactory>& factory) {

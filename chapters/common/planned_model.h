@@ -30,6 +30,10 @@ struct PlannedModel {
   Stage::Record record = Stage::Record::no;  ///< whether a GPU gets the stages' work as CUDA graphs
 };
 
+/// Returns the images of an epoch's last step in the first pipeline, which has `images` in other steps. `settings` has
+/// the batch size of all pipelines.
+std::int64_t last_images(const Settings& settings, const Dataset& data, std::int64_t images);
+
 /// Returns the ranks and the model of the settings. The model's profile is read from --profile-file; without that flag
 /// the layers are measured on the ranks' devices, for the largest micro-batch that occurs with `data`, if --balance or
 /// --profile needs it. `factory` makes the layers that the ranks compute, if they are cut. With --explain --profile

@@ -19,6 +19,9 @@ void write_planned_step(const std::filesystem::path& folder, const Settings& set
             {"memory_bytes", step.memory_bytes},
             {"link_bytes", step.link_bytes},
             {"staleness", step.staleness}};
+  if (step.further_seconds) {
+    json["further_step_seconds"] = *step.further_seconds;
+  }
   if (!step.modes.empty()) {
     json["modes"] = step.modes;
   }

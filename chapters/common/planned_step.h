@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace stagecoach {
 /// A step is what happens between two updates of the weights.
 struct PlannedStep {
   double seconds = 0;  ///< units, if the layers were not profiled
+  /// The same for each further step, if ranks begin it before the slowest ends this one.
+  std::optional<double> further_seconds = {};
   double idle = 0;     ///< share of the step, in the mean of the ranks
   double idle_in_span = 0;
   std::vector<int> peak_activations = {};  ///< per rank: (stage, micro-batch) pairs

@@ -31,6 +31,11 @@ namespace {
 
 constexpr double kNoticed = 1.005;  // the least speed-up that is visible with two decimals
 
+/// Returns "1.234 ms", or "5 units".
+std::string step_text(double seconds, bool measured) {
+  return measured ? fmt::format("{:.3f} ms", 1e3 * seconds) : fmt::format("{} units", seconds);
+}
+
 /// Returns the formula for the idle share of a step, with its value where it holds.
 std::string theory(const Plan& plan) {
   const Settings& settings = plan.settings;
@@ -226,8 +231,26 @@ std::vector<NamedNumbers> parts_of_memory(const Plan& plan) {
   return all;
 }
 
+/// Returns the seconds that a rank worked in an epoch, in the mean of all ranks: `groups` are those of this rank that
+/// run the same stages.
+double mean_work(const ActionLog& log, const std::vector<Communicator*>& groups) {
+  double sum = 0;
+  std::size_t ranks = 0;
+  for (const ActionSeconds& part : {log.seconds(), log.before()}) {
+    ranks = part.size();
+    for (const std::vector<double>& rank : part) {
+      sum = std::accumulate(rank.begin(), rank.end(), sum);
+    }
+  }
+  for (Communicator* group : groups) {
+    sum = group->sum_numbers({sum})[0] / group->size();
+  }
+  return sum / static_cast<double>(ranks);
+}
+
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
-Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionLog& log, std::int64_t steps) {
+Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionLog& log, std::int64_t steps,
+                          const std::vector<Communicator*>& same_stages) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan)).idle, .memory = parts_of_memory(plan)};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
   if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that was resumed at its end has no measurements
@@ -239,17 +262,18 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
   std::vector<std::int64_t> images(static_cast<std::size_t>(std::max<std::int64_t>(steps, 1)), plan.images);
   images.back() = plan.last_images;
   const ActionSeconds exchanges = exchanges_in(plan, images);
+  if (prediction.predicted_idle) {
+    *prediction.predicted_idle += exchange_share(exchanges, *prediction.predicted_seconds);
+  }
   // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
   if (plan.world.clock == ClockKind::modelled) {
     const ActionSeconds seconds = with_exchanges(log.seconds(), exchanges);
+    const double work = mean_work(log, same_stages);  // replicas may work less than this rank's pipeline
     const auto last = relative_sizes(plan, micro_batch_sizes(plan.last_images, plan.schedule.microbatches));
-    if (const auto replay = replay_steps(plan.schedule, measured, seconds, steps, last)) {
+    if (const auto replay = replay_steps(plan.schedule, measured, seconds, log.before(), steps, last)) {
       prediction.predicted_seconds = replay->seconds;
-      prediction.predicted_idle = replay->idle;
+      prediction.predicted_idle = std::max(1 - work / replay->seconds, 0.0);
     }
-  }
-  if (prediction.predicted_idle) {
-    *prediction.predicted_idle += exchange_share(exchanges, *prediction.predicted_seconds);
   }
   return prediction;
 }
@@ -269,7 +293,8 @@ Costs measured_costs(const Plan& plan, const ActionLog& log, const std::vector<C
 Predictor make_predictor(const Plan& plan, ActionLog& log, const std::vector<Communicator*>& same_stages) {
   const auto costs = [&plan, &log, same_stages] { return measured_costs(plan, log, same_stages); };
   return {.start_epoch = [&log] { log.clear(); },
-          .time = [&plan, &log, costs](std::int64_t steps) { return predicted_time(plan, costs(), log, steps); },
+          .time = [&plan, &log, costs,
+                   same_stages](std::int64_t steps) { return predicted_time(plan, costs(), log, steps, same_stages); },
           .timeline = [&plan, costs]() -> std::optional<TracePrediction> {
             const Costs measured = costs();
             return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, measured, plan.pipelines))
@@ -329,8 +354,11 @@ void explain(const Plan& plan, double collective_bytes) {
              to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));
   fmt::print("\nTimeline, {}\n{}", measured ? measured_times(settings) : "where " + unit_text(plan),
              draw_text(plan.schedule, simulation, standard_output()));
-  fmt::print("\n  step            {}\n", measured ? fmt::format("{:.3f} ms", 1e3 * simulation.seconds)
-                                                  : fmt::format("{} units", simulation.seconds));
+  fmt::print("\n  step            {}\n", step_text(simulation.seconds, measured));
+  if (kNoticed * planned.further_seconds < simulation.seconds) {
+    fmt::print("  further steps   {} each, which ranks begin before the slowest ends this one\n",
+               step_text(planned.further_seconds, measured));
+  }
   fmt::print(
       "  idle            {:.1f}% of the step\n  by the formula  {}\n  idle in span    {:.1f}% between a rank's "
       "first and last action\n",
@@ -350,6 +378,7 @@ void explain(const Plan& plan, double collective_bytes) {
   }
   print_messages(plan);
   PlannedStep step{.seconds = simulation.seconds,
+                   .further_seconds = planned.further_seconds,
                    .idle = idle,
                    .idle_in_span = simulation.idle_in_span,
                    .peak_activations = simulation.peak_activations,

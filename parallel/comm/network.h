@@ -38,6 +38,8 @@ class Network {
 
   /// Returns the link between ranks of one node.
   const Link& within_node() const { return inner_; }
+  /// Returns whether both ranks are on one node.
+  bool is_on_one_node(int rank, int other) const { return node_of(rank) == node_of(other); }
   /// Returns the link from rank `from` of `group`, which is one of `siblings`, to its rank `to`.
   Link between(const std::vector<int>& group, int from, int to, const RankGroups& siblings) const;
   /// Returns the same for the slowest of `groups`, which are siblings.
@@ -52,7 +54,6 @@ class Network {
 
  private:
   int node_of(int rank) const { return per_node_ == 0 ? 0 : rank / per_node_; }
-  bool is_on_one_node(int rank, int other) const { return node_of(rank) == node_of(other); }
   /// Returns the part of the link between nodes that a message has if all ranks send to the one `step` places after
   /// them.
   Link share_of_outer(const RankGroups& groups, int step) const;

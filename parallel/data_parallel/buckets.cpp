@@ -21,16 +21,17 @@ std::vector<std::size_t> reverse_order(std::size_t count) {
 }
 
 BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std::size_t>& order,
-                           const BucketCaps& caps) {
+                           const BucketCaps& caps, const std::vector<int>& parts) {
   struct Open {
     std::size_t bucket;
     std::size_t bytes;
   };
   BucketLayout layout;
-  std::map<DType, Open> open;  // one bucket per type of elements
+  std::map<std::pair<int, DType>, Open> open;  // one bucket per part and type of elements
   for (const std::size_t i : order) {
     const Tensor& parameter = parameters[i].second;
-    const auto [found, is_new] = open.try_emplace(parameter.dtype(), Open{layout.size(), 0});
+    const std::pair key(parts.empty() ? 0 : parts[i], parameter.dtype());
+    const auto [found, is_new] = open.try_emplace(key, Open{layout.size(), 0});
     if (is_new) {
       layout.emplace_back();
     }
@@ -53,9 +54,9 @@ Buckets::Buckets(NamedTensors parameters, Communicator& comm, const BucketCaps& 
   lay_out(reverse_order(parameters_.size()));
 }
 
-void Buckets::lay_out(const std::vector<std::size_t>& order) {
+void Buckets::lay_out(const std::vector<std::size_t>& order, const std::vector<int>& parts) {
   buckets_.clear();
-  for (const std::vector<std::size_t>& members : bucket_layout(parameters_, order, caps_)) {
+  for (const std::vector<std::size_t>& members : bucket_layout(parameters_, order, caps_, parts)) {
     Bucket bucket{static_cast<int>(buckets_.size())};
     std::vector<Tensor> parameters;
     for (const std::size_t i : members) {

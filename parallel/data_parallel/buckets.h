@@ -31,9 +31,10 @@ struct BucketCaps {
 using BucketLayout = std::vector<std::vector<std::size_t>>;
 
 /// Assigns `parameters` to buckets in the order of `order`, which holds each index once. The tensor that reaches the
-/// cap closes the bucket, so a bucket may be larger than its cap. All tensors of a bucket have the same dtype.
+/// cap closes the bucket, so a bucket may be larger than its cap. All tensors of a bucket have the same dtype, and the
+/// same number in `parts`, unless that is empty: gradients of another part may be ready much later.
 BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std::size_t>& order,
-                           const BucketCaps& caps);
+                           const BucketCaps& caps, const std::vector<int>& parts = {});
 
 /// Returns the order in which gradients are likely to be computed: the last parameter first.
 std::vector<std::size_t> reverse_order(std::size_t count);
@@ -55,8 +56,9 @@ class Buckets {
   /// `comm` must outlive this object. The initial layout follows reverse_order.
   Buckets(NamedTensors parameters, Communicator& comm, const BucketCaps& caps, ReduceBucket reduce);
 
-  /// Reassigns the parameters to buckets in this order. Existing gradients move into the new buckets.
-  void lay_out(const std::vector<std::size_t>& order);
+  /// Reassigns the parameters to buckets in this order (see bucket_layout). Existing gradients move into the new
+  /// buckets.
+  void lay_out(const std::vector<std::size_t>& order, const std::vector<int>& parts = {});
   /// Begins a step: marks all gradients as not ready.
   void start();
   /// Moves the parameter's gradient into its bucket; from now on the gradient is a view of the bucket.

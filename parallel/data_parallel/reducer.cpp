@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <unordered_set>
 #include <utility>
 
@@ -41,7 +42,8 @@ Reducer::Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSett
       find_unused_(settings.find_unused),
       parameters_(trained_parameters(parameters, comm)),
       buckets_(parameters_, comm, settings.caps, settings.reduce ? std::move(settings.reduce) : plain_sum()),
-      used_(parameters_.size()) {
+      used_(parameters_.size()),
+      parts_(parameters_.size()) {
   times_.arrivals.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].second.set_gradient_hook([this, i](Tensor&) { see_gradient(i); });
@@ -55,17 +57,25 @@ Reducer::~Reducer() {
 }
 
 /// Lays out the buckets in the order in which rank 0 got its gradients: layers may run in a different order than that
-/// of the parameters, and the buckets must be the same on all ranks.
+/// of the parameters, and the buckets must be the same on all ranks. Gradients that are reduced at different times have
+/// buckets of their own, in the order of these times.
 void Reducer::rebuild() {
   std::unordered_set<std::size_t> arrived(first_order_.begin(), first_order_.end());
   const std::vector<std::size_t> guessed = reverse_order(parameters_.size());
   std::copy_if(guessed.begin(), guessed.end(), std::back_inserter(first_order_),
                [&](std::size_t i) { return !arrived.contains(i); });
-  const std::vector<std::int32_t> mine(first_order_.begin(), first_order_.end());
+  std::multimap<int, std::size_t> by_part;  // those of a part keep their order
+  for (const std::size_t i : first_order_) {
+    by_part.emplace(parts_[i], i);
+  }
+  std::vector<std::int32_t> mine;
+  for (const auto& [part, i] : by_part) {
+    mine.push_back(static_cast<std::int32_t>(i));
+  }
   Tensor order = Tensor::from(mine, {static_cast<std::int64_t>(mine.size())}, comm_.device());
   comm_.broadcast(order, 0);
   const auto chosen = order.to_vector<std::int32_t>();
-  buckets_.lay_out({chosen.begin(), chosen.end()});
+  buckets_.lay_out({chosen.begin(), chosen.end()}, parts_);
   rebuilt_ = true;
 }
 
@@ -97,8 +107,10 @@ void Reducer::reduce_accumulated(const NamedTensors& parameters) {
   for (const auto& [name, parameter] : parameters) {
     chosen.insert(parameter.id());
   }
+  const int part = parts_.empty() ? 1 : 1 + *std::max_element(parts_.begin(), parts_.end());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (chosen.contains(parameters_[i].second.id())) {
+      parts_[i] = rebuilt_ ? parts_[i] : part;
       mark_ready(i);
     }
   }

@@ -51,8 +51,9 @@ class Reducer {
   /// cleared (zero_grad).
   void begin(Sync sync, std::span<const Tensor> outputs = {});
   /// Reduces the gradients that backwards with Sync::no have accumulated in `parameters`. They must be complete, while
-  /// those of other parameters may still change. finish() requires all parameters to be reduced. Throws Error unless
-  /// begin(Sync::no) has been called, and for a parameter that has already been reduced.
+  /// those of other parameters may still change; from the second step on these are in other buckets. finish() requires
+  /// all parameters to be reduced. Throws Error unless begin(Sync::no) has been called, and for a parameter that has
+  /// already been reduced.
   void reduce_accumulated(const NamedTensors& parameters);
   /// Waits for the reductions. Afterwards the gradients of all parameters are the sums; with find_unused, parameters
   /// that no rank used have no gradient. Throws Error that names the parameters without a gradient, except for frozen
@@ -84,6 +85,7 @@ class Reducer {
   Buckets buckets_;
   std::vector<double> used_;              // per parameter: 1 if it got a gradient since the last reduction
   std::vector<std::size_t> first_order_;  // of gradients in the first step
+  std::vector<int> parts_;                // per parameter: the call of reduce_accumulated in that step
   bool rebuilt_ = false;
   bool reduced_ = false;         // the gradients are sums of the last step
   std::optional<Sync> running_;  // the backward that was announced

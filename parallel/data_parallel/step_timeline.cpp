@@ -16,8 +16,7 @@ class StepBuilder {
   explicit StepBuilder(const StepModel& step) : step_(step) {}
 
   void compute(const std::string& name, double seconds) { add(name, Bar::Kind::compute, seconds, 1); }
-  /// `ranks` is the share of the ranks that update: all, or the parameter server alone.
-  void update(double ranks = 1) { add("update", Bar::Kind::update, step_.costs.update, ranks); }
+  void update() { add("update", Bar::Kind::update, step_.costs.update, step_.costs.update_share); }
   /// Adds a message that begins at `from`, or when the link is free. The rank continues meanwhile.
   void send(const std::string& name, double from, double seconds) {
     const double begin = std::max(from, link_free_);
@@ -82,7 +81,7 @@ Timeline central(const StepModel& step) {
   builder.compute("forward", step.costs.forward);
   builder.compute("backward", step.costs.backward);
   builder.send_and_wait("gather gradients", root_reduce_seconds(step.link, step.ranks, bytes));
-  builder.update(1.0 / step.ranks);
+  builder.update();
   builder.send_and_wait("send weights", tree_broadcast_seconds(step.link, step.ranks, bytes));
   return builder.finish();
 }

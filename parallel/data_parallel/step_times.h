@@ -14,6 +14,7 @@ struct StepCosts {
   double forward = 0;                 ///< everything before the last backward
   double backward = 0;                ///< the last backward, whose gradients are reduced
   double update = 0;                  ///< everything after the reductions, on the slowest rank
+  double update_share = 1;            ///< of the mean rank's `update` in that
   std::vector<double> arrivals = {};  ///< work before each parameter's gradient, since the backward began
   double overlap = 0;                 ///< share of the reductions' time within the backward
 };
@@ -22,7 +23,8 @@ struct StepCosts {
 class StepTimes {
  public:
   /// The first step begins now, and each other one with the end of the one before.
-  StepTimes(Communicator& comm, std::size_t parameters) : comm_(&comm), mark_(without_waits()), arrivals_(parameters) {}
+  StepTimes(Communicator& comm, std::size_t parameters)
+      : comm_(&comm), mark_(without_waits()), sums_{.arrivals = std::vector<double>(parameters)}, step_(sums_) {}
 
   /// Marks the beginning of the step's last backward.
   void begin_backward();
@@ -30,7 +32,7 @@ class StepTimes {
     gradient_arrived(parameter, comm_->clock().between(mark_, without_waits()));
   }
   /// Does the same for a gradient that arrived after `seconds` of work since the backward began.
-  void gradient_arrived(std::size_t parameter, double seconds) { arrivals_[parameter] += seconds; }
+  void gradient_arrived(std::size_t parameter, double seconds) { step_.arrivals[parameter] += seconds; }
   void end_backward();
   /// Marks the end of all reductions; `spans` are their times.
   void end_reductions(const std::vector<CommThread::Span>& spans);
@@ -39,6 +41,8 @@ class StepTimes {
   void clear();
   /// Returns the mean step. All ranks call it together and get the same result.
   StepCosts mean() const;
+  /// Returns what this rank did in each step, on a modelled clock; by other clocks nothing, as such times vary.
+  const std::vector<StepCosts>& each() const { return each_; }
 
  private:
   double now() const { return comm_->clock().now(); }
@@ -54,14 +58,13 @@ class StepTimes {
   double mark_ = 0;      // start of the current part
   double backward_ = 0;  // start of the last backward, on the clock
   double backward_end_ = 0;
-  // Sums over the steps.
   double steps_ = 0;
-  double forward_seconds_ = 0;
-  double backward_seconds_ = 0;
-  double update_seconds_ = 0;
+  // Sums over the steps.
+  StepCosts sums_;
   double reduction_seconds_ = 0;
   double hidden_seconds_ = 0;
-  std::vector<double> arrivals_;
+  StepCosts step_;  // the current one
+  std::vector<StepCosts> each_;
 };
 
 }  // namespace stagecoach

@@ -26,15 +26,16 @@ std::size_t ActionLog::slot_of(const Action& action) const {
   return static_cast<std::size_t>(action.stage) * kComputations + static_cast<std::size_t>(action.operation);
 }
 
-ActionSeconds ActionLog::seconds() const {
+ActionSeconds ActionLog::of_all_ranks(const std::vector<double>& of_mine) const {
   std::vector<double> counts(static_cast<std::size_t>(comm_.size()));
-  counts[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(seconds_.size());
+  counts[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(of_mine.size());
   ActionSeconds all;
   std::vector<double> flat;  // of all ranks, one after the other; on each rank only its own values are not 0
   for (const double length : comm_.sum_numbers(counts)) {
     const bool mine = static_cast<int>(all.size()) == comm_.rank();
     all.emplace_back(static_cast<std::size_t>(length));
-    flat.insert(flat.end(), mine ? seconds_.begin() : all.back().begin(), mine ? seconds_.end() : all.back().end());
+    const std::vector<double>& values = mine ? of_mine : all.back();
+    flat.insert(flat.end(), values.begin(), values.end());
   }
   flat = comm_.sum_numbers(flat);
   auto next = flat.begin();
@@ -50,6 +51,7 @@ void ActionLog::clear() {
   std::fill(after_.begin(), after_.end(), 0);
   norm_work_ = 0;
   seconds_.clear();
+  before_.clear();
   last_ = slot_of_update();  // what comes before the first action comes after the update of the step before
   ended_ = worked();
 }
@@ -99,7 +101,8 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
       is_update_(action.operation == Operation::update),
       began_(worked()) {
   log_.is_timing_ = true;
-  log_.after_[log_.last_] += log_.comm_.clock().between(log_.ended_, log_.worked());
+  log_.before_.push_back(log_.comm_.clock().between(log_.ended_, log_.worked()));
+  log_.after_[log_.last_] += log_.before_.back();
 }
 
 ActionLog::Scope::~Scope() {

@@ -31,7 +31,9 @@ class ActionLog {
 
   /// Returns the seconds of each computation, reduction and update of each rank, in that rank's order: [ranks][all
   /// actions except messages]. All ranks call it together and get the same result.
-  ActionSeconds seconds() const;
+  ActionSeconds seconds() const { return of_all_ranks(seconds_); }
+  /// Returns the seconds of work before each of them, since the one before or since the log was cleared.
+  ActionSeconds before() const { return of_all_ranks(before_); }
   /// Clears the log.
   void clear();
   /// Returns the mean costs, in seconds, of each stage's computations and of each rank's updates, with the work of an
@@ -45,6 +47,7 @@ class ActionLog {
     double count = 0;
     void add(double amount, double counts = 1) { total += amount, count += counts; }
   };
+  ActionSeconds of_all_ranks(const std::vector<double>& mine) const;
   std::size_t slot_of(const Action& action) const;
   std::size_t slot_of_update() const {
     return static_cast<std::size_t>(stages_) * 4 + static_cast<std::size_t>(comm_.rank());
@@ -56,6 +59,7 @@ class ActionLog {
   int stages_;
   bool is_timing_ = false;
   std::vector<double> seconds_;  // of all computations, reductions and updates
+  std::vector<double> before_;   // of the work before each of them
   std::vector<Sum> sums_;        // each stage's four operations; each rank's updates
   std::vector<double> after_;    // the work between these and the rank's next action
   double norm_work_ = 0;         // of this rank's updates, before the ranks meet for the norm of all gradients

@@ -55,6 +55,7 @@ Costs without_update(Costs costs) {
 Costs without_messages(Costs costs) {
   costs.message.assign(costs.message.size(), 0);
   costs.transfer.clear();
+  costs.other_pipelines.clear();
   costs.average.clear();
   return costs;
 }

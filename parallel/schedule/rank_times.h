@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,8 +18,9 @@ namespace stagecoach {
 /// carries the messages of one direction one after the other. A short message does not wait for the receive.
 class Messages {
  public:
-  Messages(const Schedule& schedule, const Costs& costs)
-      : schedule_(schedule), costs_(costs), sizes_(costs.sizes), messages_(schedule) {}
+  /// `times` are those of a pipeline's messages; `costs` says the rest.
+  Messages(const Schedule& schedule, const Costs& costs, MessageTimes times)
+      : schedule_(schedule), costs_(costs), times_(std::move(times)), sizes_(costs.sizes), messages_(schedule) {}
 
   /// Sets the sizes of the micro-batches that follow.
   void set_sizes(const std::vector<double>& sizes) { sizes_ = sizes; }
@@ -51,31 +53,35 @@ class Messages {
     const bool is_short = !costs_.bytes.empty() && costs_.bytes[border] * size <= costs_.eager_bytes;
     double& free = is_short ? link.free_for_short : link.free;
     const double start = std::max(is_short ? sent : std::max(sent, posted), free);
-    const double whole = costs_.transfer.empty() ? 0 : costs_.transfer[border];
+    const double whole = times_.transfer.empty() ? 0 : times_.transfer[border];
     const double own = whole * size;
     free = start + own;
-    return std::max(start + (costs_.message[border] - whole) + own, posted);
+    return std::max(start + (times_.message[border] - whole) + own, posted);
   }
 
   const Schedule& schedule_;
   const Costs& costs_;
+  MessageTimes times_;
   std::vector<double> sizes_;  // see Costs::sizes
   MessageGrid<Message> messages_;
   std::map<std::pair<int, int>, Link> links_;  // from one rank to another
 };
 
-/// The clocks of all ranks, which actions advance in an order in which each finds its inputs.
+/// The clocks of a pipeline's ranks, which actions advance in an order in which each finds its inputs.
 class RankTimes {
  public:
-  RankTimes(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds)
+  /// `seconds` may be empty, or have the times of one step or of several, and `before` what precedes each of them.
+  RankTimes(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds, const ActionSeconds& before,
+            MessageTimes messages)
       : schedule_(schedule),
         costs_(costs),
         seconds_(seconds),
-        next_(seconds.size()),
+        before_(before),
+        next_(schedule.ranks.size()),
         outputs_(schedule.stage_count(), schedule.microbatches),
         gradients_(schedule.stage_count(), schedule.microbatches),
         whole_(schedule.stage_count(), schedule.batch > 0 ? schedule.microbatches : 0),
-        messages_(schedule, costs),
+        messages_(schedule, costs, std::move(messages)),
         free_(schedule.ranks.size(), 0),
         after_(schedule.ranks.size(), 0),
         reduced_(schedule.ranks.size(), 0) {}
@@ -87,92 +93,98 @@ class RankTimes {
     }
   }
 
-  /// Runs `action` on `rank` as soon as the rank is free and the input of the action is ready.
-  Simulation::Timed run(int rank, const Action& action) {
-    double& free = free_[static_cast<std::size_t>(rank)];
+  /// Runs `action` on `rank` as soon as the rank is free and the input of the action is ready; a reduction also waits
+  /// until `met`, when the same rank of every other pipeline has reached it.
+  Simulation::Timed run(int rank, const Action& action, double met = 0) {
+    const auto r = static_cast<std::size_t>(rank);
+    double& free = free_[r];
     double start = free;
     if (is_send(action.operation)) {
       messages_.send(action, free);
       free = schedule_.sends_wait ? std::max(free, messages_.arrival(receive_of(action))) : free;
     } else if (is_receive(action.operation)) {
-      messages_.post(action, free);
+      messages_.post(action, can_begin(r));
     } else if (action.operation == Operation::reduce_grad) {
-      return reduce(static_cast<std::size_t>(rank), action);
+      return reduce(r, action, met);
     } else if (action.operation == Operation::update) {
-      start = update_start(static_cast<std::size_t>(rank));
-      update(static_cast<std::size_t>(rank), action);
+      start = update_start(r);
+      if (action.microbatch == meetings_) {  // when the first of the ranks that meet asks, all have reached it
+        met_ = meeting_end();
+        ++meetings_;
+      }
+      update(r, action, met_);
     } else {
-      double& after = after_[static_cast<std::size_t>(rank)];
-      start = std::max(free + after, ready(action));
-      free = start + work(static_cast<std::size_t>(rank), action);
-      after = costs_.after_of(action, static_cast<std::size_t>(rank));
+      start = std::max(can_begin(r), ready(action));
+      free = start + work(r, action);
+      after_[r] = costs_.after_of(action, r);
       note_results(action, free);
     }
     return {start, free};
+  }
+  /// Returns when `rank` can begin its next action.
+  double can_begin(std::size_t rank) const {
+    const bool is_listed = !before_.empty() && next_[rank] < before_[rank].size();
+    return free_[rank] + (is_listed ? before_[rank][next_[rank]] : after_[rank]);
+  }
+  /// Returns when the ranks that meet in their next update have met.
+  double meeting_end() const {
+    double end = 0;
+    for (const int each : schedule_.meeting) {
+      const auto rank = static_cast<std::size_t>(each);
+      const double there = update_start(rank) + costs_.norm_work_of(rank) + costs_.norm_exchange_of(rank);
+      end = std::max(end, there + costs_.norm_sum);
+    }
+    return end;
   }
   double arrival(const Action& receive) const { return messages_.arrival(receive); }
   void set_sizes(const std::vector<double>& sizes) { messages_.set_sizes(sizes); }
   /// Returns the work that `rank` has left after its last action so far.
   double after_last(std::size_t rank) const { return after_[rank]; }
-  /// Ends a step; returns the times at which the ranks are free.
-  const std::vector<double>& end_step() {
-    if (schedule_.batch == 0) {  // otherwise updates are listed
-      meetings_ = 0;
-      for (std::size_t rank = 0; rank < free_.size(); ++rank) {
-        update(rank, {Operation::update, 0, 0});
-      }
+  /// Ends a step that lists no updates: each rank updates, those that meet from `met` on.
+  void end_step(double met) {
+    for (std::size_t rank = 0; rank < free_.size(); ++rank) {
+      update(rank, {Operation::update, 0, 0}, met);
     }
-    return free_;
   }
+  /// Lets the next step take the times of the first one again.
+  void repeat() { std::fill(next_.begin(), next_.end(), 0); }
+  /// Returns when each rank is free.
+  const std::vector<double>& free() const { return free_; }
 
  private:
   /// Returns when `rank` begins an update that comes next: before one at the end of a step it waits for its reductions.
-  double update_start(std::size_t rank) const { return std::max(free_[rank] + after_[rank], reduced_[rank]); }
+  double update_start(std::size_t rank) const { return std::max(can_begin(rank), reduced_[rank]); }
 
-  void update(std::size_t rank, const Action& action) {
+  void update(std::size_t rank, const Action& action, double met) {
+    const double start = update_start(rank);
     const double seconds = work(rank, action);
-    if (schedule_.meets_others(static_cast<int>(rank))) {
-      free_[rank] = met(action.microbatch) + seconds - costs_.norm_work_of(rank);
-    } else {
-      free_[rank] = update_start(rank) + seconds;
-    }
+    free_[rank] =
+        schedule_.meets_others(static_cast<int>(rank)) ? met + seconds - costs_.norm_work_of(rank) : start + seconds;
     after_[rank] = costs_.after_of(action, rank);
-  }
-
-  /// Returns when the ranks that meet have met in update `number`. When the first of them asks, all have reached it.
-  double met(int number) {
-    if (number == meetings_) {
-      met_ = 0;
-      for (const int each : schedule_.meeting) {
-        const auto rank = static_cast<std::size_t>(each);
-        const double there = update_start(rank) + costs_.norm_work_of(rank) + costs_.norm_exchange_of(rank);
-        met_ = std::max(met_, there + costs_.norm_sum);
-      }
-      ++meetings_;
-    }
-    return met_;
   }
 
   /// Returns the time of the next action of `rank`, which is `action`.
   double work(std::size_t rank, const Action& action) {
+    const std::size_t next = next_[rank]++;
     if (seconds_.empty()) {
       return costs_.of(action, rank);
     }
-    const std::size_t next = next_[rank]++;
     return next < seconds_[rank].size() ? seconds_[rank][next] : 0;  // without a time of the update
   }
   /// Before an update that is listed, the rank waits for its replicas. At the end of a step, the reductions of its
   /// stages overlap with its other work and run one after the other.
-  Simulation::Timed reduce(std::size_t rank, const Action& action) {
+  Simulation::Timed reduce(std::size_t rank, const Action& action, double met) {
+    const auto stage = static_cast<std::size_t>(action.stage);
+    const double ready = can_begin(rank);
     const double own_work = work(rank, action);
-    const double seconds =
-        own_work + (costs_.average.empty() ? 0 : costs_.average[static_cast<std::size_t>(action.stage)]);
+    const double seconds = costs_.average.empty() ? 0 : costs_.average[stage];
     const bool waits = schedule_.batch > 0;
-    double& end = waits ? free_[rank] : reduced_[rank];
-    const double start = std::max(free_[rank] + after_[rank], waits ? whole_.at(action.stage, action.microbatch) : end);
-    end = start + seconds;
-    after_[rank] = waits ? 0 : after_[rank];
-    return {start, end};
+    const double all_ready = std::max(ready, waits ? whole_.at(action.stage, action.microbatch) : met);
+    const double start = std::max(all_ready + own_work, waits ? 0 : reduced_[rank]);
+    free_[rank] = waits ? start + seconds : ready + own_work;
+    reduced_[rank] = start + seconds;
+    after_[rank] = 0;
+    return {start, reduced_[rank]};
   }
   /// Returns when the tensor that `action` needs from another stage is ready.
   double ready(const Action& action) {
@@ -203,8 +215,9 @@ class RankTimes {
 
   const Schedule& schedule_;
   const Costs& costs_;
-  const ActionSeconds& seconds_;   // may be empty
-  std::vector<std::size_t> next_;  // per rank: the next index in `seconds_`
+  const ActionSeconds& seconds_;
+  const ActionSeconds& before_;
+  std::vector<std::size_t> next_;  // per rank: the next index in these two
   Grid<double> outputs_;
   Grid<double> gradients_;  // when the gradients of the stages' inputs are ready
   Grid<double> whole_;      // when the last replica has its gradients, per update
@@ -212,8 +225,72 @@ class RankTimes {
   std::vector<double> free_;
   std::vector<double> after_;    // the rank's work before its next action
   std::vector<double> reduced_;  // when the reductions of each rank end
-  int meetings_ = 0;             // that have been
+  int meetings_ = 0;             // in updates that are listed
   double met_ = 0;               // when the last one was
+};
+
+/// The clocks of all pipelines that run a schedule beside each other (Costs::other_pipelines). They do the same work at
+/// the same places of the table, and meet in the reductions of gradients and in updates for the norm of all gradients.
+class PipelineTimes {
+ public:
+  PipelineTimes(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds, const ActionSeconds& before)
+      : schedule_(schedule) {
+    pipelines_.emplace_back(schedule, costs, seconds, before, MessageTimes{costs.message, costs.transfer});
+    for (const MessageTimes& messages : costs.other_pipelines) {
+      pipelines_.emplace_back(schedule, costs, seconds, before, messages);
+    }
+  }
+
+  /// See RankTimes.
+  void begin_as_after_update() {
+    for (RankTimes& pipeline : pipelines_) {
+      pipeline.begin_as_after_update();
+    }
+  }
+  /// Runs `action` on `rank` of each pipeline; returns its times in the first one.
+  Simulation::Timed run(int rank, const Action& action) {
+    double met = 0;
+    if (action.operation == Operation::reduce_grad) {
+      for (const RankTimes& pipeline : pipelines_) {
+        met = std::max(met, pipeline.can_begin(static_cast<std::size_t>(rank)));
+      }
+    }
+    const Simulation::Timed times = pipelines_.front().run(rank, action, met);
+    for (RankTimes& pipeline : std::span(pipelines_).subspan(1)) {
+      pipeline.run(rank, action, met);
+    }
+    return times;
+  }
+  /// Ends a step; returns when the last rank is free.
+  double end_step() {
+    double met = 0;
+    for (const RankTimes& pipeline : pipelines_) {
+      met = std::max(met, pipeline.meeting_end());
+    }
+    double last = 0;
+    for (RankTimes& pipeline : pipelines_) {
+      if (schedule_.batch == 0) {  // otherwise updates are listed
+        pipeline.end_step(met);
+      }
+      last = std::max(last, *std::max_element(pipeline.free().begin(), pipeline.free().end()));
+    }
+    return last;
+  }
+  void set_sizes(const std::vector<double>& sizes) {
+    for (RankTimes& pipeline : pipelines_) {
+      pipeline.set_sizes(sizes);
+    }
+  }
+  void repeat() {
+    for (RankTimes& pipeline : pipelines_) {
+      pipeline.repeat();
+    }
+  }
+  const RankTimes& first() const { return pipelines_.front(); }
+
+ private:
+  const Schedule& schedule_;
+  std::vector<RankTimes> pipelines_;
 };
 
 }  // namespace stagecoach

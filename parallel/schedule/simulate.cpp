@@ -60,6 +60,11 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
                        costs.backward_input.size() == stages && costs.backward_weight.size() == stages &&
                        costs.message.size() + 1 == stages &&
                        (costs.transfer.empty() || costs.transfer.size() + 1 == stages) &&
+                       std::all_of(costs.other_pipelines.begin(), costs.other_pipelines.end(),
+                                   [&](const MessageTimes& each) {
+                                     return each.message.size() == costs.message.size() &&
+                                            each.transfer.size() == costs.transfer.size();
+                                   }) &&
                        (costs.sizes.empty() || std::ssize(costs.sizes) >= schedule.microbatches) &&
                        (costs.bytes.empty() || costs.bytes.size() + 1 == stages) &&
                        (costs.update.empty() || costs.update.size() == schedule.ranks.size()) &&
@@ -71,7 +76,7 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
 
 /// Runs one step; calls `see(rank, times)` for each action.
 template <class See>
-void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
+void run_step(const Schedule& schedule, PipelineTimes& clock, const See& see) {
   DependencyReplay replay(schedule);
   replay.run([&](int rank, const Action& action) { see(static_cast<std::size_t>(rank), clock.run(rank, action)); });
   for (int r = 0; r < schedule.rank_count(); ++r) {
@@ -88,8 +93,14 @@ double seconds_after(const Schedule& schedule, const Costs& costs, std::size_t r
   return after;
 }
 
-/// Returns the seconds of work on `rank` in a step; `seconds` has those of its actions, unless it is empty.
-double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank, const ActionSeconds& seconds) {
+/// Returns the seconds of work on `rank` in a step; `seconds` has those of its actions, and `before` those between
+/// them, unless they are empty.
+double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank, const ActionSeconds& seconds,
+                    const ActionSeconds& before = {}) {
+  if (!before.empty()) {
+    return std::accumulate(seconds[rank].begin(), seconds[rank].end(),
+                           std::accumulate(before[rank].begin(), before[rank].end(), 0.0));
+  }
   if (!seconds.empty()) {
     return std::accumulate(seconds[rank].begin(), seconds[rank].end(), seconds_after(schedule, costs, rank));
   }
@@ -117,8 +128,6 @@ void require_seconds(const Schedule& schedule, const ActionSeconds& seconds) {
   }
 }
 
-double latest(const std::vector<double>& times) { return *std::max_element(times.begin(), times.end()); }
-
 /// Returns when a rank begins to work; nothing if it never does.
 std::optional<double> first_start(const std::vector<Action>& actions, const std::vector<Simulation::Timed>& times) {
   const auto first = std::find_if(actions.begin(), actions.end(),
@@ -131,7 +140,8 @@ std::optional<double> first_start(const std::vector<Action>& actions, const std:
 
 }  // namespace
 
-Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds) {
+Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
+                    const ActionSeconds& before) {
   require_costs(schedule, costs);
   require_seconds(schedule, seconds);
   Simulation result;
@@ -140,21 +150,22 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     result.timeline[r].reserve(schedule.ranks[r].size());
   }
-  RankTimes clock(schedule, costs, seconds);
+  PipelineTimes clock(schedule, costs, seconds, before);
   run_step(schedule, clock,
            [&](std::size_t rank, const Simulation::Timed& times) { result.timeline[rank].push_back(times); });
 
   for_each_action(schedule, [&](std::size_t rank, std::size_t action_index, const Action& action) {
     if (is_receive(action.operation)) {
-      result.timeline[rank][action_index].arrival = clock.arrival(action);
+      result.timeline[rank][action_index].arrival = clock.first().arrival(action);
     }
   });
   double spans = 0;
-  result.ends = clock.end_step();
+  result.seconds = clock.end_step();
+  result.ends = clock.first().free();
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     const double end = result.ends[r];
-    result.busy.push_back(busy_seconds(schedule, costs, r, seconds) - clock.after_last(r));  // that is in the next step
-    result.seconds = std::max(result.seconds, end);
+    const double after = before.empty() ? clock.first().after_last(r) : 0;  // that is in the next step
+    result.busy.push_back(busy_seconds(schedule, costs, r, seconds, before) - after);
     result.span.push_back(end - first_start(schedule.ranks[r], result.timeline[r]).value_or(end));
     spans += result.span.back();
   }
@@ -165,20 +176,22 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
   return result;
 }
 
-SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) {
+SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds_of_step) {
   require_costs(schedule, costs);
-  const ActionSeconds means_only;
-  RankTimes clock(schedule, costs, means_only);
+  require_seconds(schedule, seconds_of_step);
+  const ActionSeconds before;
+  PipelineTimes clock(schedule, costs, seconds_of_step, before);
   clock.begin_as_after_update();
   constexpr int kSteps = 4;  // in the first ones the pipeline is not yet in its steady state
   double ends[kSteps] = {};
   double busy = 0;
   for (double& end : ends) {
     run_step(schedule, clock, [](std::size_t, const Simulation::Timed&) {});
-    end = latest(clock.end_step());
+    end = clock.end_step();
+    clock.repeat();
   }
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    busy += busy_seconds(schedule, costs, r, {});
+    busy += busy_seconds(schedule, costs, r, seconds_of_step);
   }
   const double seconds = ends[kSteps - 1] - ends[kSteps - 2];
   const double whole = seconds * static_cast<double>(schedule.ranks.size());
@@ -186,21 +199,19 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
 }
 
 std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
-                                          std::int64_t steps, const std::vector<double>& last_sizes) {
+                                          const ActionSeconds& before, std::int64_t steps,
+                                          const std::vector<double>& last_sizes) {
   require_costs(schedule, costs);
   const Schedule last =
       last_sizes.empty() ? schedule : with_fewer_microbatches(schedule, static_cast<int>(last_sizes.size()));
-  RankTimes clock(schedule, costs, seconds);
-  clock.begin_as_after_update();
+  PipelineTimes clock(schedule, costs, seconds, before);
   double busy = 0;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     const std::int64_t timed = (steps - 1) * count_timed(schedule.ranks[r]) + count_timed(last.ranks[r]);
-    if (std::ssize(seconds[r]) != timed + steps) {  // each step has an update
+    if (std::ssize(seconds[r]) != timed + steps || before[r].size() != seconds[r].size()) {  // each step has an update
       return std::nullopt;
     }
-    const double after =
-        seconds_after(schedule, costs, r) * static_cast<double>(steps - 1) + seconds_after(last, costs, r);
-    busy += std::accumulate(seconds[r].begin(), seconds[r].end(), after);
+    busy += busy_seconds(schedule, costs, r, seconds, before);
   }
   ReplayedSteps replay;
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -209,7 +220,7 @@ std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs&
       clock.set_sizes(last_sizes);
     }
     run_step(is_last ? last : schedule, clock, [](std::size_t, const Simulation::Timed&) {});
-    replay.seconds = latest(clock.end_step());
+    replay.seconds = clock.end_step();
   }
   const double whole = replay.seconds * static_cast<double>(schedule.ranks.size());
   replay.idle = whole > 0 ? std::max(1 - busy / whole, 0.0) : 0;

@@ -13,6 +13,12 @@
 
 namespace stagecoach {
 
+/// The times of the messages between stages, see Costs.
+struct MessageTimes {
+  std::vector<double> message;
+  std::vector<double> transfer;
+};
+
 /// The times, in seconds or any other unit, that each stage takes for a micro-batch, and each message between stages.
 struct Costs {
   std::vector<double> forward;
@@ -25,6 +31,9 @@ struct Costs {
   /// The part of that time during which the link is busy, so that the next message in the same direction must wait:
   /// [stages - 1], or empty for zeros.
   std::vector<double> transfer = {};
+  /// The times of messages in further pipelines, which run the same schedule beside this one over other links. All
+  /// meet where they sum gradients, and where they meet in updates.
+  std::vector<MessageTimes> other_pipelines = {};
   /// The size of each micro-batch, by its number, relative to the one whose costs these are: so much of `transfer` its
   /// messages take. Empty if all are alike.
   std::vector<double> sizes = {};
@@ -65,7 +74,7 @@ Costs with_recompute(Costs costs);
 using ActionSeconds = std::vector<std::vector<double>>;
 
 struct Simulation {
-  double seconds = 0;                 ///< from the first action to the end of the last
+  double seconds = 0;                 ///< from the first action to the end of the last, of all pipelines
   double idle = 0;                    ///< share of `seconds` in which a rank is idle, the mean over ranks
   double idle_in_span = 0;            ///< the same as a share of the ranks' spans
   std::vector<double> ends;           ///< when each rank ends its last action, reduction or update
@@ -86,26 +95,31 @@ struct Simulation {
 ///
 /// For times that vary, `seconds` holds the time of each single action; then only the times of messages and reductions
 /// come from `costs`. Throws Error unless there is exactly one time for each such action. If the schedule lists no
-/// updates, one more may follow, that of the update at the end of the step.
-Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds = {});
+/// updates, one more may follow, that of the update at the end of the step. `before` may hold the rank's work before
+/// each of these actions, in place of Costs::after.
+Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds = {},
+                    const ActionSeconds& before = {});
 
-/// The steady state of consecutive steps, in which each rank continues as soon as it can.
+/// The steady state of consecutive steps, in which each rank continues as soon as it can; `seconds` are those of the
+/// actions of one step (see simulate).
 struct SteadyState {
   double seconds = 0;  ///< per step
   double idle = 0;     ///< the share of them in which a rank is idle, as the mean over ranks
   double fill = 0;     ///< by which the first steps, when the pipeline fills, take longer in all
 };
-SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs);
+SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds = {});
 
 /// Returns what `steps` consecutive steps take in all, and the share in which a rank is idle, with the time of every
-/// single action of every step, the update at its end included; the last step has micro-batches of `last_sizes` (see
-/// Costs::sizes), perhaps fewer than the others. Returns nothing unless `seconds` has exactly these times.
+/// single action of every step, the update at its end included, and the rank's work before each of them; the last step
+/// has micro-batches of `last_sizes` (see Costs::sizes), perhaps fewer than the others. Returns nothing unless
+/// `seconds` has exactly these times.
 struct ReplayedSteps {
   double seconds = 0;
   double idle = 0;
 };
 std::optional<ReplayedSteps> replay_steps(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
-                                          std::int64_t steps, const std::vector<double>& last_sizes = {});
+                                          const ActionSeconds& before, std::int64_t steps,
+                                          const std::vector<double>& last_sizes = {});
 
 /// Returns for each rank the largest number of (stage, micro-batch) pairs alive at once. It needs no times, as a rank
 /// keeps its order.

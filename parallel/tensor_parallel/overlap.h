@@ -19,7 +19,7 @@ namespace stagecoach {
 
 /// Returns y, the output of a recorded layer (a linear one or a convolution) whose first input all ranks have, with
 /// another backward: it also adds up the gradients of that input over the ranks of `comm_thread`, which must outlive
-/// the graph. So it replaces copy_to_ranks, and y must not be in use elsewhere.
-Tensor with_overlapped_sum(Tensor y, CommThread& comm_thread);
+/// the graph; null: this rank runs alone, for a plan. So it replaces copy_to_ranks, and y must not be in use elsewhere.
+Tensor with_overlapped_sum(Tensor y, CommThread* comm_thread);
 
 }  // namespace stagecoach

@@ -35,6 +35,7 @@ struct TensorGroup {
   Communicator* comm = nullptr;  ///< null: this rank runs alone, for a plan, and exchanges nothing
   std::shared_ptr<std::vector<Exchange>> exchanges = nullptr;  ///< see TensorParallelLayers
   CommThread* comm_thread = nullptr;  ///< for sums in the backward that overlap with other work; null: none do
+  bool plans_overlap = false;         ///< a rank that runs alone does the work of one with a CommThread
 };
 
 }  // namespace stagecoach

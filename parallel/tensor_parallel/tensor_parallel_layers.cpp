@@ -42,8 +42,8 @@ class ParallelModule : public Module {
     if (shares_tokens_) {
       return compute(gather_tokens(x, group_));
     }
-    return group_.comm_thread == nullptr ? compute(copy_to_ranks(x, group_))
-                                         : with_overlapped_sum(compute(x), *group_.comm_thread);
+    return group_.comm_thread != nullptr || group_.plans_overlap ? with_overlapped_sum(compute(x), group_.comm_thread)
+                                                                 : compute(copy_to_ranks(x, group_));
   }
   /// Returns the sum of what the ranks have computed.
   Tensor leave(Tensor x) const {

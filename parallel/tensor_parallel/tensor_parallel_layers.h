@@ -37,11 +37,14 @@ class TensorParallelLayers final : public LayerFactory {
         sequence_(sequence),
         classes_(classes) {}
   /// For plans: makes layers of rank 0 of `ranks`, which run alone (see conjugate.h). While they compute their output
-  /// shapes, they add to `exchanges` what they would exchange; null: nothing.
+  /// shapes, they add to `exchanges` what they would exchange; null: nothing. `plans_overlap`: they do the work of
+  /// those with a CommThread.
   explicit TensorParallelLayers(int ranks, SequenceParallel sequence = SequenceParallel::no,
                                 ClassParallel classes = ClassParallel::no,
-                                std::shared_ptr<std::vector<Exchange>> exchanges = nullptr)
-      : group_{.ranks = ranks, .exchanges = std::move(exchanges)}, sequence_(sequence), classes_(classes) {}
+                                std::shared_ptr<std::vector<Exchange>> exchanges = nullptr, bool plans_overlap = false)
+      : group_{.ranks = ranks, .exchanges = std::move(exchanges), .plans_overlap = plans_overlap},
+        sequence_(sequence),
+        classes_(classes) {}
 
   bool cuts_classes() const override { return classes_ == ClassParallel::yes; }
   // They throw UsageError for features, channels, heads, tokens or classes that the ranks cannot share equally.

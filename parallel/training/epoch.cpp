@@ -74,11 +74,8 @@ void Epoch::finish_training() {
   run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_);
   if (run_.predictor_.time) {
     prediction_ = run_.predictor_.time(steps_);
-    if (prediction_.predicted_seconds) {  // and the barrier above
-      const Network& network = run_.comm_.clock().network();
-      *prediction_.predicted_seconds +=
-          tree_broadcast_seconds(network.among_first(run_.comm_.size()), run_.comm_.size(), 0);
-    }
+    const int ranks = run_.comm_.size();  // which met in the barrier above
+    prediction_.add_wait(tree_broadcast_seconds(run_.comm_.clock().network().among_first(ranks), ranks, 0));
   }
 }
 

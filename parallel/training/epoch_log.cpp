@@ -29,6 +29,14 @@ Json json_of(const std::vector<LinkBytes>& links) {
 
 }  // namespace
 
+void Prediction::add_wait(double seconds) {
+  if (predicted_seconds && *predicted_seconds + seconds > 0) {
+    const double idle = predicted_idle.value_or(0) * *predicted_seconds + seconds;
+    *predicted_seconds += seconds;
+    predicted_idle = predicted_idle ? std::optional(idle / *predicted_seconds) : std::nullopt;
+  }
+}
+
 std::string epoch_line(const EpochResult& r) {
   const auto part = [](const char* name, const std::optional<double>& accuracy) {
     return accuracy ? fmt::format(", {}: {:.2f}", name, *accuracy) : "";

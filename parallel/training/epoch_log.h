@@ -29,6 +29,9 @@ struct Prediction {
   std::vector<int> delays = {};    ///< largest number of updates by which gradients are late, per stage, likewise
   NamedNumbers step_parts = {};    ///< of a pipeline: where the time of a step goes, in seconds (see step_parts)
   std::vector<NamedNumbers> memory = {};  ///< of each rank, by what takes it, in bytes
+
+  /// Adds a time in which all ranks wait.
+  void add_wait(double seconds);
 };
 
 /// The traffic of one step from one rank to another.

@@ -186,9 +186,7 @@ void EpochMeter::find_links() {
 }
 
 EpochResult EpochMeter::finish_epoch(Prediction prediction) {
-  if (prediction.predicted_seconds) {
-    *prediction.predicted_seconds += load_waited_;
-  }
+  prediction.add_wait(load_waited_);
   const Progress done = std::exchange(progress_, start_of(progress_.epoch + 1, progress_.peak_bytes.size()));
   const auto images = static_cast<double>(done.seen);
   return {.epoch = done.epoch,

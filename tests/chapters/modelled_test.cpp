@@ -75,8 +75,9 @@ TEST_F(ModelledClockByGloo, HasTheBytesOfThreads) { expect_bytes_of_threads_ever
 class ModelledPrediction : public PipelineTest {
  protected:
   /// Expects that an epoch takes what was predicted, on each link.
-  void expect_predicted(const std::string& program, const Flags& flags) {
-    for (const std::string& link : kLinks) {
+  void expect_predicted(const std::string& program, const Flags& flags,
+                        const std::vector<std::string>& links = kLinks) {
+    for (const std::string& link : links) {
       std::string all = program + " --link " + link;
       for (const std::string& flag : flags) {
         all += " " + flag;
@@ -87,6 +88,7 @@ class ModelledPrediction : public PipelineTest {
       const Json last = metrics("run").back();  // in the first epoch, buckets are laid out anew
       const double seconds = last.at("seconds");
       EXPECT_NEAR(last.at("predicted_seconds").get<double>() / seconds, 1, 1e-3);
+      EXPECT_NEAR(last.at("predicted_idle").get<double>(), last.at("idle").get<double>(), 1e-3);
     }
   }
   std::string data_ = "data";
@@ -148,6 +150,42 @@ TEST_F(ModelledPrediction, IsWhatAMeshTakes) {
     expect_predicted(kCh08, {"--mesh", "tp=2", "--model", model, "--overlap"});
   }
   expect_predicted(kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--model", "vit", "--microbatches", "2"});
+}
+
+// Of the pipelines, each has the slow link at another place; they meet where they sum gradients.
+TEST_F(ModelledPrediction, IsWhatPipelinesOverUnequalLinksTake) {
+  make_data(96, 32);
+  const std::vector<std::string> nodes{"inner=nvlink4,outer=1ms,20MB/s,per-node=2"};
+  expect_predicted(kCh06, {"--model", "vit", "--microbatches", "4", "--mesh", "dp=2,pp=3"}, nodes);
+  expect_predicted(kCh08,
+                   {"--microbatches", "4", "--mesh", "dp=2,pp=2,tp=2", "--rank-order", "pp-tp-dp", "--clip-norm", "1"},
+                   {"inner=nvlink4,outer=ethernet100,per-node=2"});
+}
+
+// A rank with two stages sums the gradients of the first that is ready while it computes those of the other.
+TEST_F(ModelledPrediction, IsWhatRanksWithSeveralStagesTake) {
+  make_data(96, 32);
+  for (const char* schedule : {"zbv", "interleaved"}) {
+    expect_predicted(kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "4", "--schedule", schedule});
+  }
+}
+
+// Of 33 images one is left for the last batch, and of 123 a batch of 27: more than each of three pipelines has in
+// others.
+TEST_F(ModelledPrediction, IsWhatRanksTakeOfWhichSomeHaveNoImages) {
+  make_data(33, 32);
+  for (const char* mode : {"single", "parameter", "central"}) {
+    expect_predicted(kCh06, {"--ranks", "3", "--mode", mode});
+  }
+  make_data(123, 32);
+  expect_predicted(kCh06, {"--mesh", "dp=3,pp=2", "--microbatches", "3"});
+}
+
+// Between its actions a loop by hand works too, and less for a smaller micro-batch.
+TEST_F(ModelledPrediction, IsWhatALoopByHandTakes) {
+  make_data(97, 32);
+  expect_predicted(kCh03, {"--ranks", "2", "--microbatches", "8", "--schedule", "by-hand", "--model", "vit"});
+  expect_predicted(kCh04, {"--ranks", "2", "--microbatches", "8", "--schedule", "by-hand", "--versions", "flush"});
 }
 
 // All ranks meet in each update, to sum the squares of all gradients.

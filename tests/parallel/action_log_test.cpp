@@ -55,6 +55,11 @@ TEST(ActionLog, KnowsTheWorkBetweenActions) {
     EXPECT_NEAR(costs.after_of({Operation::forward, 0, 0}, 0), cost, 1e-12);
     EXPECT_NEAR(costs.after_of({Operation::backward, 0, 0}, 0), 2 * cost, 1e-12);
     EXPECT_EQ(costs.after_of({Operation::update, 0, 0}, 0), 0);
+    const std::vector<double> before = log.before()[0];
+    ASSERT_EQ(before.size(), 3U);
+    EXPECT_EQ(before[0], 0);
+    EXPECT_NEAR(before[1], cost, 1e-12);
+    EXPECT_NEAR(before[2], 2 * cost, 1e-12);
   });
 }
 

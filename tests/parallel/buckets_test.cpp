@@ -27,6 +27,17 @@ TEST(BucketLayout, ClosesABucketWithTheTensorThatReachesTheCap) {
             (BucketLayout{{3, 1, 0}, {2}}));
 }
 
+// Those of one part may be ready long before the others.
+TEST(BucketLayout, EndsABucketWithItsPart) {
+  NamedTensors parameters;
+  for (int i = 0; i < 4; ++i) {
+    parameters.emplace_back(fmt::format("p{}", i), Tensor::zeros({10}));
+  }
+  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(bucket_layout(parameters, reverse_order(4), {kAll, kAll}, {1, 1, 2, 2}), (BucketLayout{{3, 2}, {1, 0}}));
+  EXPECT_EQ(bucket_layout(parameters, reverse_order(4), {40, kAll}, {1, 1, 2, 2}), (BucketLayout{{3}, {2}, {1, 0}}));
+}
+
 /// Tensors of 4 MiB, by the caps that chapter 6 has without flags.
 TEST(BucketLayout, TheUsualCapsCutALargeModel) {
   constexpr std::size_t kMiB = 1 << 20;

@@ -56,7 +56,7 @@ TEST(OverlappedSum, IsMadeWhileTheWeightsGradientIsComputed) {
     weight.set_requires_grad(true);
     Tensor y = Tensor::zeros({1}, DType::float32, rank.device);
     y.set_grad_node(std::make_shared<WatchingNode>(x, weight, comm_thread, seen));
-    y = with_overlapped_sum(y, comm_thread);
+    y = with_overlapped_sum(y, &comm_thread);
     backward(y, Tensor::full({1}, rank.index + 1, DType::float32, rank.device));
     EXPECT_EQ(seen, 3) << "1 + 2";
     EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>{3});
@@ -73,7 +73,7 @@ TEST(OverlappedSum, RunsItsPartsApartToo) {
       Tensor weight = random_tensor({2, 4}, "weight", DType::float32, rank.device);
       x.set_requires_grad(true);
       weight.set_requires_grad(true);
-      const Tensor y = with_overlapped_sum(linear(x, weight), comm_thread);
+      const Tensor y = with_overlapped_sum(linear(x, weight), &comm_thread);
       const Tensor grad = random_tensor({3, 2}, "grad", DType::float32, rank.device);
       if (apart) {
         backward_inputs(y, grad, {&x, 1}).run();
@@ -99,7 +99,7 @@ TEST(OverlappedSum, FreesWhatTheLayerHasSaved) {
     weight.set_requires_grad(true);
     const Tensor y = linear(x, weight);
     const std::shared_ptr<Node> layer = y.grad_node();
-    backward(with_overlapped_sum(y, comm_thread), random_tensor({3, 2}, "grad", DType::float32, rank.device));
+    backward(with_overlapped_sum(y, &comm_thread), random_tensor({3, 2}, "grad", DType::float32, rank.device));
     EXPECT_TRUE(layer->released());
     EXPECT_TRUE(layer->saved().empty());
   });

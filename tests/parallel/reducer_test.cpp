@@ -189,6 +189,33 @@ TEST(Reducer, LaunchesFullBucketsInTheirOrder) {
   });
 }
 
+// A pipeline's rank reduces the gradients of one stage while those of another still change.
+TEST(Reducer, GradientsThatAreReducedApartShareNoBucket) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    const auto model = make_layers(rank.device);
+    NamedTensors first;
+    NamedTensors second;
+    for (const auto& named : model->named_parameters()) {
+      (named.first.starts_with("fc3") ? second : first).push_back(named);
+    }
+    Reducer reducer(model->named_parameters(), rank.comm);
+    EXPECT_EQ(reducer.buckets().size(), 1U);
+    for (int step = 0; step < 2; ++step) {
+      reducer.begin(Reducer::Sync::no);
+      run_backward(*model, Images(step, 4, rank.device), {0, 4}, 8);
+      reducer.reduce_accumulated(first);
+      reducer.reduce_accumulated(second);
+      reducer.finish();
+      for (auto [name, parameter] : model->named_parameters()) {
+        parameter.zero_grad();
+      }
+    }
+    ASSERT_EQ(reducer.buckets().size(), 2U);
+    EXPECT_EQ(reducer.buckets()[0].names.size(), first.size()) << "they are reduced first";
+    EXPECT_EQ(reducer.buckets()[1].names, (std::vector<std::string>{"fc3.weight", "fc3.bias"}));
+  });
+}
+
 TEST(Reducer, MovesGradientsThatWereThereBeforeIt) {
   launch({.ranks = 2}, [](Rank& rank) {
     const auto model = make_layers(rank.device);

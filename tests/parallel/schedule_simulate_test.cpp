@@ -25,6 +25,14 @@ Simulation simulated(const std::string& name, int p, int m, int v = 1, int group
   return simulate(lower(make_schedule(name, p, m, v, group)), unit_costs(p, v));
 }
 
+/// Returns that nothing precedes any of the actions.
+ActionSeconds nothing_before(ActionSeconds seconds) {
+  for (std::vector<double>& rank : seconds) {
+    std::fill(rank.begin(), rank.end(), 0);
+  }
+  return seconds;
+}
+
 TEST(Simulate, OneRankIsNeverIdle) {
   for (const std::string& name : schedule_names()) {
     const Simulation result = simulated(name, 1, 5, find_schedule(name)->min_chunks);
@@ -173,22 +181,24 @@ TEST(Simulate, ReplaysStepsWithTheTimeOfEachAction) {
   const Schedule schedule = lower(make_schedule("gpipe", 2, 2));  // 0F0 0F1 0B0 0B1; 1F0 1F1 1B0 1B1
   const Costs costs = Costs::uniform(2, 1, 1, 1);
   const ActionSeconds seconds{{1, 1, 2, 2, 0, 1, 1, 2, 2, 0}, {1, 1, 1, 2, 0, 1, 1, 1, 2, 0}};
-  const auto replay = replay_steps(schedule, costs, seconds, 2);
+  const auto replay = replay_steps(schedule, costs, seconds, nothing_before(seconds), 2);
   ASSERT_TRUE(replay.has_value());
   EXPECT_DOUBLE_EQ(replay->seconds, 16);
   EXPECT_DOUBLE_EQ(replay->idle, 1 - 2 * (6 + 5) / (2 * 16.0));
-  EXPECT_FALSE(replay_steps(schedule, costs, seconds, 3).has_value()) << "these are the times of two steps";
+  EXPECT_FALSE(replay_steps(schedule, costs, seconds, nothing_before(seconds), 3).has_value())
+      << "these are the times of two steps";
 }
 
 TEST(Simulate, ReplaysALastStepOfFewerMicroBatches) {
   const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const Costs costs = Costs::uniform(2, 1, 1, 1);
   const ActionSeconds seconds{{1, 1, 2, 2, 0, 1, 2, 0}, {1, 1, 2, 2, 0, 1, 2, 0}};
-  const auto replay = replay_steps(schedule, costs, seconds, 2, {1});
+  const auto replay = replay_steps(schedule, costs, seconds, nothing_before(seconds), 2, {1});
   ASSERT_TRUE(replay.has_value());
   EXPECT_DOUBLE_EQ(replay->seconds, 9 + 6);
   EXPECT_DOUBLE_EQ(replay->idle, 1 - 2 * (6 + 3) / (2 * 15.0));
-  EXPECT_FALSE(replay_steps(schedule, costs, seconds, 2, {1, 1}).has_value()) << "a time for each action is needed";
+  EXPECT_FALSE(replay_steps(schedule, costs, seconds, nothing_before(seconds), 2, {1, 1}).has_value())
+      << "a time for each action is needed";
 }
 
 // Rank 1 begins when all of micro-batch 0 has arrived. The link is free for micro-batch 1, which is half as large.
@@ -213,6 +223,38 @@ TEST(Simulate, UpdatesMeet) {
   }
 }
 
+// Over its slow link the other pipeline is late, and so are the sums of gradients and all updates.
+TEST(Simulate, PipelinesBesideEachOtherMeet) {
+  Schedule schedule = with_reductions(lower(make_schedule("gpipe", 2, 1)));  // 0F0 0B0; 1F0 1B0
+  Costs costs = unit_costs(2, 1);
+  costs.update = {3, 1};
+  costs.average = {5, 5};
+  const Simulation alone = simulate(schedule, costs);
+  EXPECT_DOUBLE_EQ(alone.seconds, 1 + 1 + 2 + 2 + 5 + 3);
+  costs.other_pipelines = {{.message = {0.5}, .transfer = {}}};
+  const Simulation beside = simulate(schedule, costs);
+  EXPECT_DOUBLE_EQ(beside.timeline[0][3].start, 6) << "the backward of the first pipeline is not late";
+  EXPECT_DOUBLE_EQ(beside.ends[1], 1 + 0.5 + 1 + 2 + 5 + 1);
+  EXPECT_DOUBLE_EQ(beside.seconds, alone.seconds + 2 * 0.5);
+  schedule = lower(make_schedule("gpipe", 2, 1));
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).ends[0], 6 + 3);
+  schedule.meeting = {0, 1};
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).ends[0], 6 + 2 * 0.5 + 3);
+}
+
+// The work before each action takes the place of the mean work after others. A receive is posted after it.
+TEST(Simulate, ReplaysTheWorkBeforeEachAction) {
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 1));  // 0F0 0B0; 1F0 1B0
+  Costs costs = Costs::uniform(2, 1, 1, 1);
+  costs.after = {{{Operation::forward, 0}, 100}};
+  const ActionSeconds seconds{{1, 2, 0, 1, 2, 0}, {1, 2, 0, 1, 2, 0}};
+  const ActionSeconds before{{0.5, 0, 0, 0, 0, 4}, {0, 0.25, 0, 9, 0, 0}};
+  const auto replay = replay_steps(schedule, costs, seconds, before, 2);
+  ASSERT_TRUE(replay.has_value());
+  EXPECT_DOUBLE_EQ(replay->seconds, 0.5 + 1 + 1 + 0.25 + 2 + 2 + (9 - 2 + 1 + 2 + 2) + 4);
+  EXPECT_DOUBLE_EQ(replay->idle, 1 - (12 + 13.75) / (2 * replay->seconds));
+}
+
 TEST(Simulate, SmallMicroBatchesTakeTheLinkForLess) {
   const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   Costs costs = Costs::uniform(2, 1, 1, 1);
@@ -227,9 +269,9 @@ TEST(Simulate, SmallMicroBatchesTakeTheLinkForLess) {
   const ActionSeconds seconds{{1, 1, 2, 2, 0, 1, 1, 2, 2, 0}, {1, 1, 2, 2, 0, 1, 1, 2, 2, 0}};
   costs.bytes = {};
   costs.sizes = {};
-  const double alike = replay_steps(schedule, costs, seconds, 2)->seconds;
-  EXPECT_LT(replay_steps(schedule, costs, seconds, 2, {1, 0.5})->seconds, alike);
-  EXPECT_DOUBLE_EQ(replay_steps(schedule, costs, seconds, 2, {1, 1})->seconds, alike);
+  const double alike = replay_steps(schedule, costs, seconds, nothing_before(seconds), 2)->seconds;
+  EXPECT_LT(replay_steps(schedule, costs, seconds, nothing_before(seconds), 2, {1, 0.5})->seconds, alike);
+  EXPECT_DOUBLE_EQ(replay_steps(schedule, costs, seconds, nothing_before(seconds), 2, {1, 1})->seconds, alike);
 }
 
 // With the time of every single action: the second backward of rank 1 takes longer, and rank 0 waits for it.
