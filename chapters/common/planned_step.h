@@ -17,7 +17,7 @@ struct PlannedStep {
   double seconds = 0;  ///< units, if the layers were not profiled
   /// The same for each further step, if ranks begin it before the slowest ends this one.
   std::optional<double> further_seconds = {};
-  double idle = 0;     ///< share of the step, in the mean of the ranks
+  double idle = 0;  ///< share of the step, in the mean of the ranks
   double idle_in_span = 0;
   std::vector<int> peak_activations = {};  ///< per rank: (stage, micro-batch) pairs
   /// Per rank, at most: of its tensors on the modelled clock; otherwise what a process of its own takes. Empty if the

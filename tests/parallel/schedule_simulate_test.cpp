@@ -233,7 +233,8 @@ TEST(Simulate, PipelinesBesideEachOtherMeet) {
   EXPECT_DOUBLE_EQ(alone.seconds, 1 + 1 + 2 + 2 + 5 + 3);
   costs.other_pipelines = {{.message = {0.5}, .transfer = {}}};
   const Simulation beside = simulate(schedule, costs);
-  EXPECT_DOUBLE_EQ(beside.timeline[0][3].start, 6) << "the backward of the first pipeline is not late";
+  EXPECT_DOUBLE_EQ(beside.timeline[0][3].start, 4) << "the backward of the first pipeline is not late";
+  EXPECT_DOUBLE_EQ(beside.timeline[0][4].start, 6 + 2 * 0.5) << "the sum is";
   EXPECT_DOUBLE_EQ(beside.ends[1], 1 + 0.5 + 1 + 2 + 5 + 1);
   EXPECT_DOUBLE_EQ(beside.seconds, alone.seconds + 2 * 0.5);
   schedule = lower(make_schedule("gpipe", 2, 1));
