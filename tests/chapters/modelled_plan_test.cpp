@@ -35,7 +35,6 @@ TEST_F(ModelledPlan, AStepTakesWhatExplainSays) {
       {kCh06, {"--ranks", "2", "--mode", "buckets", "--bucket-size", "64KiB", "--first-bucket-size", "64KiB"}},
       {kCh06, {"--ranks", "2", "--mode", "central"}},
       {kCh06, {"--model", "vit", "--mesh", "dp=2,pp=2", "--microbatches", "2", "--link", "nvlink4"}},
-      {kCh05, {"--ranks", "3", "--schedule", "zb-h2", "--microbatches", "6", "--link", "ethernet100"}},
       {kCh06, {"--mesh", "dp=2,pp=2", "--schedule", "zbv", "--microbatches", "2", "--link", "20us,1GB/s"}},
       {kCh08, {"--mesh", "dp=2,tp=2", "--clip-norm", "0.1", "--link", "nvlink4"}},
       {kCh08, {"--mesh", "tp=2", "--overlap", "--link", "20us,1GB/s"}},
