@@ -38,13 +38,14 @@ double hidden_seconds(const Settings& settings, const Exchange& exchange) {
              : 0;
 }
 
-/// Returns the seconds that `exchanges` add to a forward and a backward.
+/// Returns the seconds that `exchanges` add to each computation. Where the backward is split, nothing is beside them.
 CollectiveSeconds seconds_of(const Settings& settings, const std::vector<Exchange>& exchanges, const Link& link) {
   CollectiveSeconds sum;
   for (const Exchange& exchange : exchanges) {
     const double ring = ring_seconds(exchange, link, settings.data_parallel.mesh->tensor);
     sum.forward += exchange.forward * ring;
     sum.backward += std::max(0.0, exchange.backward * ring - hidden_seconds(settings, exchange));
+    (exchange.of_weights ? sum.backward_weight : sum.backward_input) += exchange.backward * ring;
   }
   return sum;
 }
@@ -62,6 +63,12 @@ std::vector<CollectiveSeconds> seconds_of_stages(const Plan& plan, const Exchang
       const CollectiveSeconds layer_seconds = seconds_of(settings, exchanges[layer], link);
       stage_seconds.forward += layer_seconds.forward;
       stage_seconds.backward += layer_seconds.backward;
+      stage_seconds.backward_input += layer_seconds.backward_input;
+      stage_seconds.backward_weight += layer_seconds.backward_weight;
+    }
+    if (stage == 0) {  // its input needs no gradient: all but what is computed again waits for the second part
+      stage_seconds.backward_input = settings.pipeline.recompute ? stage_seconds.forward : 0;
+      stage_seconds.backward_weight = stage_seconds.backward - stage_seconds.backward_input;
     }
     stages.push_back(stage_seconds);
   }

@@ -342,19 +342,30 @@ double exchange_seconds(const Plan& plan, const Action& action, std::int64_t ima
     return tied_seconds(plan, plan.first_rank(action.stage));
   }
   const auto found = plan.exchanges.find(images);
-  if (found == plan.exchanges.end() || !is_computation(action.operation) ||
-      action.operation == Operation::backward_weight) {
+  if (found == plan.exchanges.end()) {
     return 0;
   }
   const CollectiveSeconds& stage = found->second[static_cast<std::size_t>(action.stage)];
-  return action.operation == Operation::forward ? stage.forward : stage.backward;
+  switch (action.operation) {
+    case Operation::forward:
+      return stage.forward;
+    case Operation::backward:
+      return stage.backward;
+    case Operation::backward_input:
+      return stage.backward_input;
+    case Operation::backward_weight:
+      return stage.backward_weight;
+    default:
+      return 0;
+  }
 }
 
 void add_collectives(const Plan& plan, Costs& costs) {
   for (int stage = 0; stage < plan.stages(); ++stage) {
     for (const auto& [operation, seconds] : {std::pair{Operation::forward, &costs.forward},
                                              {Operation::backward, &costs.backward},
-                                             {Operation::backward_input, &costs.backward_input}}) {
+                                             {Operation::backward_input, &costs.backward_input},
+                                             {Operation::backward_weight, &costs.backward_weight}}) {
       (*seconds)[static_cast<std::size_t>(stage)] += exchange_seconds(plan, {operation, stage, 0}, plan.microbatch);
     }
   }

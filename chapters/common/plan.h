@@ -26,10 +26,12 @@
 
 namespace stagecoach {
 
-/// The seconds that collectives add to a forward and a backward of a micro-batch.
+/// The seconds that collectives add to each computation of a micro-batch.
 struct CollectiveSeconds {
   double forward = 0;
   double backward = 0;
+  double backward_input = 0;   ///< where a schedule splits the backward
+  double backward_weight = 0;  ///< likewise
 };
 
 /// What --tie-head keeps equal in the first and the last stage of a pipeline.

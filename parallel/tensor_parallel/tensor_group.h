@@ -21,6 +21,7 @@ struct Exchange {
   int backward = 0;
   std::int64_t numel = 0;
   std::optional<KernelCost> beside = {};  ///< what a rank with a CommThread computes beside the backward's rings
+  bool of_weights = false;                ///< the backward's rings sum gradients of parameters
 };
 
 /// Returns the seconds of one ring of `exchange`, among `ranks` ranks with float32 elements.

@@ -66,7 +66,9 @@ class ParallelModule : public Module {
     return shares_tokens_ ? own_tokens_shape(x, group_.ranks) : x;
   }
   /// Notes the sum of a small parameter's gradients.
-  void note_gradient(const Shape& parameter) const { note(group_, {.backward = 2, .numel = parameter.numel()}); }
+  void note_gradient(const Shape& parameter) const {
+    note(group_, {.backward = 2, .numel = parameter.numel(), .of_weights = true});
+  }
 
  private:
   TensorGroup group_;

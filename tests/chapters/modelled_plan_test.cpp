@@ -38,7 +38,9 @@ TEST_F(ModelledPlan, AStepTakesWhatExplainSays) {
       {kCh06, {"--mesh", "dp=2,pp=2", "--schedule", "zbv", "--microbatches", "2", "--link", "20us,1GB/s"}},
       {kCh08, {"--mesh", "dp=2,tp=2", "--clip-norm", "0.1", "--link", "nvlink4"}},
       {kCh08, {"--mesh", "tp=2", "--overlap", "--link", "20us,1GB/s"}},
-      {kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--rank-order", "pp-tp-dp", "--microbatches", "2", "--link", "nvlink4"}}};
+      {kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--rank-order", "pp-tp-dp", "--microbatches", "2", "--link", "nvlink4"}},
+      {kCh08, {"--mesh", "pp=2,tp=2", "--schedule", "zb-h1", "--rank-order", "pp-tp-dp", "--sequence-parallel"}},
+      {kCh08, {"--mesh", "pp=2,tp=2", "--schedule", "zbv", "--rank-order", "pp-tp-dp", "--overlap", "--recompute"}}};
   for (const std::string images : {"64", "96"}) {
     ASSERT_EQ(run(kMakeData, {"data" + images, "--train", images, "--test", "10"}).exit_code, 0);
   }
@@ -58,9 +60,12 @@ TEST_F(ModelledPlan, AStepTakesWhatExplainSays) {
       const double planned = prediction.value("further_step_seconds", prediction["step_seconds"].get<double>());
       EXPECT_NEAR(planned, step, 1e-6 * step) << program << " " << flags.back();
     }
+    // Where others scatter the sum of their tokens, a rank that runs alone keeps those of all.
+    const double tolerance = flags.back() == "--sequence-parallel" ? 0.06 : 0.02;
     for (std::size_t rank = 0; rank < prediction["memory_bytes"].size(); ++rank) {
       const double peak = run96["peak_bytes"][rank];
-      EXPECT_NEAR(prediction["memory_bytes"][rank].get<double>(), peak, 0.02 * peak) << program << " " << flags.back();
+      EXPECT_NEAR(prediction["memory_bytes"][rank].get<double>(), peak, tolerance * peak)
+          << program << " " << flags.back();
     }
     std::filesystem::remove_all(folder() / "run64");
     std::filesystem::remove_all(folder() / "run96");

@@ -170,6 +170,14 @@ TEST_F(ModelledPrediction, IsWhatRanksWithSeveralStagesTake) {
   }
 }
 
+// Of a backward in two parts, each exchanges what it computes, with nothing beside it.
+TEST_F(ModelledPrediction, IsWhatTensorParallelRanksWithASplitBackwardTake) {
+  make_data(96, 32);
+  const Flags mesh{"--model", "vit", "--mesh", "pp=2,tp=2", "--microbatches", "4"};
+  expect_predicted(kCh08, joined(mesh, {"--schedule", "zb-h1", "--sequence-parallel"}));
+  expect_predicted(kCh08, joined(mesh, {"--schedule", "zbv", "--overlap", "--recompute"}));
+}
+
 // Of 33 images one is left for the last batch, and of 123 a batch of 27: more than each of three pipelines has in
 // others.
 TEST_F(ModelledPrediction, IsWhatRanksTakeOfWhichSomeHaveNoImages) {
