@@ -21,6 +21,7 @@
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
+#include "parallel/schedule/traffic.h"
 
 namespace stagecoach {
 namespace {
@@ -93,40 +94,20 @@ void set_pipelines(Plan& plan, RankGroups pipelines) {
   }
 }
 
-/// Returns the stage whose gradients each rank reduces first.
-std::set<int> first_reduced(const Schedule& schedule) {
-  std::set<int> stages;
-  for (const std::vector<Action>& actions : schedule.ranks) {
-    const auto first = std::find_if(actions.begin(), actions.end(),
-                                    [](const Action& action) { return action.operation == Operation::reduce_grad; });
-    if (first != actions.end()) {
-      stages.insert(first->stage);
-    }
-  }
-  return stages;
-}
-
 /// Returns the seconds of the reduction of each stage's gradients over the pipelines of `mesh`: a ring per bucket.
-std::vector<double> reduction_seconds(const Plan& plan, const MeshSizes& mesh, const RankOrder& order) {
+std::vector<double> reductions_of(const Plan& plan, const MeshSizes& mesh, const RankOrder& order) {
   const std::set<int> first = first_reduced(plan.schedule);
   std::vector<double> seconds;
   for (const auto& layers : stages_of(*plan.model, plan.split)) {
     const auto stage = static_cast<int>(seconds.size());
     const Link link = link_of_stage(plan, stage, MeshDirection::data, mesh, order);
-    NamedTensors parameters;  // without elements
+    std::vector<std::int64_t> bytes;
     for (const Shape& shape : layers->parameter_shapes()) {
-      parameters.emplace_back("", Tensor::empty(shape, DType::float32, Device{DeviceType::meta}));
+      bytes.insert(bytes.begin(), shape.numel() * static_cast<std::int64_t>(sizeof(float)));
     }
     BucketCaps caps = plan.settings.data_parallel.caps();
     caps.first = first.contains(stage) ? caps.first : caps.rest;
-    seconds.push_back(0);
-    for (const auto& bucket : bucket_layout(parameters, reverse_order(parameters.size()), caps)) {
-      double bytes = 0;
-      for (const std::size_t i : bucket) {
-        bytes += static_cast<double>(parameters[i].second.bytes());
-      }
-      seconds.back() += ring_all_reduce_seconds(link, mesh.data, bytes);
-    }
+    seconds.push_back(reduction_seconds(bytes, caps, link, mesh.data));
   }
   return seconds;
 }
@@ -263,7 +244,7 @@ Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const R
   for (auto& [layer, rank] : plan.layers) {
     rank = rank_at({.pipeline = rank}, mesh, order);
   }
-  plan.reductions = reduction_seconds(plan, mesh, order);
+  plan.reductions = reductions_of(plan, mesh, order);
   return plan;
 }
 

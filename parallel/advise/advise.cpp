@@ -46,7 +46,7 @@ class Search {
     }
     require_any();
     move_layers();
-    add_one_device(all);
+    add_one_device();
     return std::move(advice_);
   }
 
@@ -188,11 +188,12 @@ class Search {
                                  to_string(nearest_->candidate)));
   }
 
-  void add_one_device(const std::vector<Candidate>& all) {
-    for (const Candidate& candidate : all) {
-      if (candidate.mesh.ranks() != 1 || candidate.recompute) {
-        continue;
-      }
+  void add_one_device() {
+    AdviceRequest alone = request_;
+    alone.ranks = 1;
+    alone.data = alone.pipeline = alone.tensor = alone.microbatches = std::nullopt;  // they are for all ranks
+    alone.recompute = false;
+    for (const Candidate& candidate : candidates_of(alone)) {
       try {
         Evaluated one = evaluator_.memory(candidate);
         evaluator_.add_times(one);

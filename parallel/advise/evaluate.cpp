@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "core/base/throw_if.h"
 #include "parallel/advise/quick_split.h"
 #include "parallel/advise/stage_seconds.h"
 #include "parallel/comm/link_direction.h"
+#include "parallel/data_parallel/buckets.h"
 #include "parallel/data_parallel/step_timeline.h"
 #include "parallel/pipeline/fastest_split.h"
 #include "parallel/schedule/lower.h"
@@ -17,6 +19,8 @@
 
 namespace stagecoach {
 namespace {
+
+using LayerIterator = std::vector<LayerSteps>::const_iterator;
 
 constexpr double kFloat = sizeof(float);
 constexpr std::size_t kMaxMovedActions = 1'000'000;  // of all steps that are simulated to move a plan's layers
@@ -51,6 +55,16 @@ std::vector<double> balanced_seconds(const ModelCosts& costs, bool recompute) {
 /// Returns whether tied weights are on two ranks, which then meet in each update.
 bool has_tied_ranks(const ModelCosts& costs, const Schedule& schedule) {
   return costs.tied_bytes > 0 && schedule.stage_to_rank.front() != schedule.stage_to_rank.back();
+}
+
+/// Returns the bytes of the gradients of some layers, in the order in which they arrive.
+std::vector<std::int64_t> gradient_bytes(LayerIterator begin, LayerIterator end) {
+  std::vector<std::int64_t> bytes;
+  while (end != begin) {
+    const std::vector<std::int64_t>& layer = (--end)->gradient_bytes;
+    bytes.insert(bytes.end(), layer.begin(), layer.end());
+  }
+  return bytes;
 }
 
 /// Returns the bytes over the busiest link of a pipeline, in a step.
@@ -240,9 +254,14 @@ void Evaluator::simulate_pipeline(Evaluated& evaluated) {
     links.transfer.push_back(link.transfer_seconds(links.bytes[s]));
   }
   const std::vector<Link> data_links = group_links(evaluated, MeshDirection::data);
-  const std::vector<double> weights = weight_bytes_of_stages(model.layers, evaluated.split);
-  for (std::size_t s = 0; s < weights.size(); ++s) {
-    links.average.push_back(ring_all_reduce_seconds(data_links[s], mesh.data, weights[s]));
+  const std::set<int> first_stages = first_reduced(schedule);
+  auto begin = model.steps.begin();
+  for (std::size_t s = 0; s < data_links.size(); ++s) {
+    const auto end = begin + evaluated.split[s];
+    BucketCaps caps = request_.caps;
+    caps.first = first_stages.contains(static_cast<int>(s)) ? caps.first : caps.rest;
+    links.average.push_back(reduction_seconds(gradient_bytes(begin, end), caps, data_links[s], mesh.data));
+    begin = end;
   }
   ActionSeconds seconds = seconds_of_actions(schedule, stages);
   const auto first = static_cast<std::size_t>(schedule.stage_to_rank.front());

@@ -45,6 +45,20 @@ BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std
   return layout;
 }
 
+double reduction_seconds(const std::vector<std::int64_t>& bytes, const BucketCaps& caps, const Link& link, int ranks) {
+  double seconds = 0;
+  double bucket = 0;
+  auto cap = static_cast<double>(caps.first);
+  for (const std::int64_t gradient : bytes) {
+    bucket += static_cast<double>(gradient);
+    if (bucket >= cap) {
+      seconds += ring_all_reduce_seconds(link, ranks, std::exchange(bucket, 0));
+      cap = static_cast<double>(caps.rest);
+    }
+  }
+  return bucket > 0 ? seconds + ring_all_reduce_seconds(link, ranks, bucket) : seconds;
+}
+
 Buckets::Buckets(NamedTensors parameters, Communicator& comm, const BucketCaps& caps, ReduceBucket reduce)
     : parameters_(std::move(parameters)),
       caps_(caps),

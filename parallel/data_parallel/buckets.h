@@ -9,6 +9,7 @@
 /// Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", 2020, section 3.2.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "nn/named_tensors.h"
 #include "parallel/comm/comm_thread.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/link.h"
 
 namespace stagecoach {
 
@@ -35,6 +37,10 @@ using BucketLayout = std::vector<std::vector<std::size_t>>;
 /// same number in `parts`, unless that is empty: gradients of another part may be ready much later.
 BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std::size_t>& order,
                            const BucketCaps& caps, const std::vector<int>& parts = {});
+
+/// Returns the seconds that a ring takes per bucket of gradients of these bytes, which arrive in this order: one after
+/// the other, over `link`, in a group of `ranks` ranks.
+double reduction_seconds(const std::vector<std::int64_t>& bytes, const BucketCaps& caps, const Link& link, int ranks);
 
 /// Returns the order in which gradients are likely to be computed: the last parameter first.
 std::vector<std::size_t> reverse_order(std::size_t count);

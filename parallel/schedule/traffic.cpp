@@ -56,6 +56,18 @@ std::vector<ReductionTraffic> reduction_traffic(const Schedule& schedule, const 
   return ranks;
 }
 
+std::set<int> first_reduced(const Schedule& schedule) {
+  std::set<int> stages;
+  for (const std::vector<Action>& actions : schedule.ranks) {
+    const auto first = std::find_if(actions.begin(), actions.end(),
+                                    [](const Action& action) { return action.operation == Operation::reduce_grad; });
+    if (first != actions.end()) {
+      stages.insert(first->stage);
+    }
+  }
+  return stages;
+}
+
 std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vector<double>& message_bytes) {
   require_sizes(schedule, message_bytes);
   std::vector<double> peaks;

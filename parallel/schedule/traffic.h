@@ -3,6 +3,7 @@
 /// Counts what a lowered schedule sends: messages and bytes per rank and per link, and the memory of posted receives.
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "parallel/schedule/schedule.h"
@@ -30,6 +31,9 @@ struct ReductionTraffic {
 
 /// Returns the reductions of each rank: [ranks]. `gradient_bytes[s]` is the size of the gradients of stage s.
 std::vector<ReductionTraffic> reduction_traffic(const Schedule& schedule, const std::vector<double>& gradient_bytes);
+
+/// Returns the stages whose gradients a rank sums first.
+std::set<int> first_reduced(const Schedule& schedule);
 
 /// Returns for each rank the peak memory, in bytes, of receives that are posted and not yet used: [ranks].
 std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vector<double>& message_bytes);

@@ -98,6 +98,13 @@ TEST_F(AdviseProgram, PredictsWhatRunsOfGptTake) {
 
 TEST_F(AdviseProgram, PlansAreThoseOfExplain) { expect_plan_of_chapter_8(kSmall, {1, 2, 2}, "1f1b"); }
 
+// Over a link of high latency a ring per bucket takes far longer than one of all gradients.
+TEST_F(AdviseProgram, PlansTheBucketsOfAMesh) {
+  expect_plan_of_chapter_8({"--model", "vit", "--depth", "4", "--width", "512", "--heads", "8", "--link", "1ms,10GB/s",
+                            "--batch-size", "16", "--device-model", "h100"},
+                           {2, 2, 1}, "1f1b");
+}
+
 // The embedding and the head are on two ranks, which send gradients and values, or on one, which adds and copies them.
 TEST_F(AdviseProgram, PlansATiedHeadAsChapter8Does) {
   const Flags gpt = with({"--model", "gpt", "--context", "32", "--tie-head", "--optimizer", "adamw"},
@@ -110,6 +117,12 @@ TEST_F(AdviseProgram, PlansATiedHeadAsChapter8Does) {
     const Outcome outcome = advise({"--model", "gpt", "--ranks", "2", on});
     EXPECT_NE(outcome.out.find(" " + on + " "), std::string::npos) << outcome.out;
   }
+}
+
+TEST_F(AdviseProgram, ComparesAFixedMeshWithOneDevice) {
+  const Outcome outcome = advise(with(kSmall, {"--ranks", "2", "--dp", "2", "--microbatches", "2", "--json"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_GT(parse_json<Json>(outcome.out, "advise").at(0).at("speed_up").get<double>(), 0.1);
 }
 
 TEST_F(AdviseProgram, PlansTheLayersOfAProfile) {
