@@ -64,12 +64,14 @@ void Optimizer::step() {
 
 void Optimizer::step(const std::function<void(const UpdateDevice& update)>& run) {
   const NoGrad no_grad;
+  const double began = clock_();
   sum_gradients_();
   if (clips()) {
     clip_grad_norm(parameters_, max_norm_, sums_);
   }
   run([this](Device device) { update_device(device); });
   copy_values_();
+  seconds_in_steps_ += clock_() - began;
 }
 
 void Optimizer::update_device(Device device) {

@@ -31,6 +31,10 @@ class Optimizer {
   void step(const std::function<void(const UpdateDevice& update)>& run);
   /// Clears all gradients.
   void zero_grad();
+  /// From now on adds up the seconds that calls of step() take by `clock`.
+  void time_with(std::function<double()> clock) { clock_ = std::move(clock); }
+  /// Returns their sum.
+  double seconds_in_steps() const { return seconds_in_steps_; }
   /// Returns the number of calls of step(), including those before a loaded state was saved. The count is on the
   /// device, beside the parameters, so a replayed step (core/replay.h) counts too.
   std::int64_t steps_done() const { return static_cast<std::int64_t>(steps_done_.item()); }
@@ -86,6 +90,8 @@ class Optimizer {
   std::function<std::int64_t()> count_samples_;
   std::function<void()> sum_gradients_ = [] {};  // of tied parameters
   std::function<void()> copy_values_ = [] {};
+  std::function<double()> clock_ = [] { return 0.0; };
+  double seconds_in_steps_ = 0;
   bool decays_all_ = true;
 };
 

@@ -148,12 +148,13 @@ void print_ledger(const StreamPlan& plan) {
 }
 
 /// Returns how long an epoch should have taken, from what was measured in it.
-Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
+Prediction predicted_time(const StreamPlan& plan, const ActionLog& log, std::int64_t steps) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
   Costs costs = measured_costs(plan, log);
   costs.sizes = plan.sizes;
   const ActionSeconds exchanges = exchanges_in(plan, {plan.images});
-  const ActionSeconds seconds = with_exchanges(log.seconds(), exchanges);
+  const ActionSeconds computations = log.seconds();
+  const ActionSeconds seconds = with_exchanges(computations, exchanges);
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
                         .versions = peak_versions(plan.schedule, ledger),
@@ -163,8 +164,17 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
     prediction.predicted_seconds = predicted.seconds;
     prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
     if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // this run trained the whole epoch
-      const Simulation replayed = simulate(plan.schedule, costs, seconds, log.before());
+      const ActionSeconds before = log.before();
+      const auto replay = [&](const Costs& replayed_costs, const ActionSeconds& of_actions) -> ReplayedSteps {
+        const Simulation replayed = simulate(plan.schedule, replayed_costs, of_actions, before);
+        return {replayed.seconds, replayed.idle};
+      };
+      const ReplayedSteps replayed = replay(costs, seconds);
       prediction.replayed_seconds = replayed.seconds;
+      if (log.is_of_first_rank()) {  // which records the epoch
+        const double idle = simulate(plan.schedule, equal_work(plan.schedule, costs)).idle;
+        prediction.causes = step_causes(costs, idle, computations, exchanges, steps, replay);
+      }
       if (plan.world.clock == ClockKind::modelled) {  // computed times do not vary by chance, so they are not averaged
         prediction.predicted_seconds = replayed.seconds;
         prediction.predicted_idle = replayed.idle;
@@ -179,7 +189,7 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
 
 Predictor make_predictor(const StreamPlan& plan, ActionLog& log) {
   Predictor predictor = make_predictor(static_cast<const Plan&>(plan), log);  // its timeline, too
-  predictor.time = [&](std::int64_t /*steps*/) { return predicted_time(plan, log); };
+  predictor.time = [&](std::int64_t steps) { return predicted_time(plan, log, steps); };
   return predictor;
 }
 

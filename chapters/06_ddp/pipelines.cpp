@@ -63,6 +63,7 @@ class Pipelines final : public Strategy {
         Prediction prediction = time(steps);
         prediction.predicted_seconds.reset();
         prediction.predicted_idle.reset();
+        prediction.causes.reset();
         return prediction;
       };
     }

@@ -137,6 +137,7 @@ Prediction Replica::predicted_time(std::int64_t steps) const {
   if (const auto step = predicted_step(costs)) {
     prediction.predicted_idle = step->idle();
     prediction.predicted_seconds = step->seconds * static_cast<double>(steps);
+    prediction.causes = StepCauses{.reductions = step->waiting()};
   }
   // Computed times are not averaged: the last batch may be smaller, and then rank 0 has most of it.
   if (prediction.predicted_seconds && std::ssize(times_.each()) == steps) {

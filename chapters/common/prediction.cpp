@@ -192,25 +192,43 @@ ActionSeconds with_exchanges(ActionSeconds seconds, const ActionSeconds& exchang
   return seconds;
 }
 
-double exchange_share(const ActionSeconds& exchanges, double seconds) {
-  double all = 0;
-  for (const std::vector<double>& rank : exchanges) {
-    all = std::accumulate(rank.begin(), rank.end(), all);
+namespace {
+
+double sum_of(const ActionSeconds& seconds) {
+  double sum = 0;
+  for (const std::vector<double>& rank : seconds) {
+    sum = std::accumulate(rank.begin(), rank.end(), sum);
   }
-  return seconds > 0 ? all / (static_cast<double>(exchanges.size()) * seconds) : 0;
+  return sum;
+}
+
+}  // namespace
+
+Costs equal_work(const Schedule& schedule, const Costs& costs) {
+  Costs equal = balanced(schedule, without_reductions(without_messages(costs)));
+  equal.after.clear();
+  return equal;
+}
+
+StepCauses step_causes(const Costs& costs, double equal_idle, const ActionSeconds& computations,
+                       const ActionSeconds& exchanges, std::int64_t steps, const EpochReplay& replay) {
+  const Costs without_sums = without_reductions(costs);
+  const ActionSeconds seconds = with_exchanges(computations, exchanges);
+  const ReplayedSteps computing = replay(without_messages(without_sums), computations);
+  const double sending = replay(without_sums, seconds).seconds;
+  const double all = replay(costs, seconds).seconds;
+  const auto n = static_cast<double>(steps);
+  return {.bubble = equal_idle / (1 - equal_idle) * sum_of(computations) / static_cast<double>(computations.size()) / n,
+          .messages = (sending - computing.seconds) / n,
+          .reductions = (all - sending) / n,
+          .all = (all - (1 - computing.idle) * computing.seconds) / n};
+}
+
+double exchange_share(const ActionSeconds& exchanges, double seconds) {
+  return seconds > 0 ? sum_of(exchanges) / (static_cast<double>(exchanges.size()) * seconds) : 0;
 }
 
 namespace {
-
-/// Returns where the time of a step goes, if it was measured.
-NamedNumbers parts_of_step(const Plan& plan, const Costs& measured) {
-  const StepParts parts = step_parts(plan.schedule, measured);
-  return {{"ideal", parts.ideal},
-          {"bubble", parts.bubble},
-          {"imbalance", parts.imbalance},
-          {"messages", parts.messages},
-          {"update", parts.update}};
-}
 
 /// Returns what takes the memory of each rank of the world; nothing if the layers were not measured.
 std::vector<NamedNumbers> parts_of_memory(const Plan& plan) {
@@ -257,7 +275,6 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
     const double steady = predicted.seconds * static_cast<double>(steps);
     prediction.predicted_seconds = predicted.fill + steady;
     prediction.predicted_idle = std::max(1 - (1 - predicted.idle) * steady / *prediction.predicted_seconds, 0.0);
-    prediction.step_parts = parts_of_step(plan, measured);
   }
   std::vector<std::int64_t> images(static_cast<std::size_t>(std::max<std::int64_t>(steps, 1)), plan.images);
   images.back() = plan.last_images;
@@ -265,14 +282,31 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
   if (prediction.predicted_idle) {
     *prediction.predicted_idle += exchange_share(exchanges, *prediction.predicted_seconds);
   }
+  const ActionSeconds computations = log.seconds();
+  const ActionSeconds before = log.before();
+  const auto last = relative_sizes(plan, micro_batch_sizes(plan.last_images, plan.schedule.microbatches));
+  const auto replay = [&](const Costs& costs, const ActionSeconds& seconds) {
+    return replay_steps(plan.schedule, costs, seconds, before, steps, last);
+  };
+  const double work = mean_work(log, same_stages);  // replicas may work less than this rank's pipeline
+  const bool is_modelled = plan.world.clock == ClockKind::modelled;
+  const bool records_epoch = prediction.predicted_seconds && log.is_of_first_rank();
+  const auto replayed =
+      is_modelled || records_epoch ? replay(measured, with_exchanges(computations, exchanges)) : std::nullopt;
   // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
-  if (plan.world.clock == ClockKind::modelled) {
-    const ActionSeconds seconds = with_exchanges(log.seconds(), exchanges);
-    const double work = mean_work(log, same_stages);  // replicas may work less than this rank's pipeline
-    const auto last = relative_sizes(plan, micro_batch_sizes(plan.last_images, plan.schedule.microbatches));
-    if (const auto replay = replay_steps(plan.schedule, measured, seconds, log.before(), steps, last)) {
-      prediction.predicted_seconds = replay->seconds;
-      prediction.predicted_idle = std::max(1 - work / replay->seconds, 0.0);
+  if (is_modelled && replayed) {
+    prediction.predicted_seconds = replayed->seconds;
+    prediction.predicted_idle = std::max(1 - work / replayed->seconds, 0.0);
+  }
+  if (records_epoch) {
+    const double idle = simulate_steady_state(plan.schedule, equal_work(plan.schedule, measured)).idle;
+    const auto seconds_of = [&](const Costs& costs, const ActionSeconds& seconds) {
+      const SteadyState mean = replayed ? SteadyState{} : simulate_steady_state(plan.schedule, costs);
+      return replayed ? *replay(costs, seconds) : ReplayedSteps{mean.seconds * static_cast<double>(steps), mean.idle};
+    };
+    prediction.causes = step_causes(measured, idle, computations, exchanges, steps, seconds_of);
+    if (!replayed || plan.pipelines.size() > 1) {  // other pipelines may take other times
+      prediction.causes->all.reset();
     }
   }
   return prediction;

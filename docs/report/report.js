@@ -4,7 +4,7 @@ import { curvePictures, epochsPicture } from "./curves.js";
 import { MEMORY_PARTS, linksTable, peaksPicture } from "./links.js";
 import { StepView, stepName } from "./steps.js";
 import { byId, colourOf, escaped, legend, timeText, widthOf } from "./text.js";
-import { badgesOf, fiveTable, partsOfStep, settingsTable, stepSeconds, verdictOfRuns, writeLists } from "./words.js";
+import { badgesOf, fiveTable, partsOfStep, settingsTable, sumOf, verdictOfRuns, writeLists } from "./words.js";
 
 const facts = JSON.parse(byId("facts").textContent);
 const { runs } = facts;
@@ -18,7 +18,7 @@ function writePage() {
   byId("verdict").textContent = verdictOfRuns(facts);
   byId("badges").innerHTML = badgesOf(facts);
   byId("five").innerHTML = fiveTable(runs);
-  byId("waterfalls").innerHTML = runs.map((run) => namedFor(run, `<table class="waterfall">${partTable(partsOfStep(run), stepSeconds(run), timeText)}</table>`)).join("");
+  byId("waterfalls").innerHTML = runs.map((run) => namedFor(run, `<table class="waterfall">${partTable(partsOfStep(run), sumOf(partsOfStep(run)), timeText)}</table>`)).join("");
   byId("links").innerHTML = runs.map((run) => namedFor(run, linksTable(run))).join("");
   byId("settings").innerHTML = settingsTable(facts);
   byId("settings-card").hidden = facts.settings.length === 0;

@@ -6,17 +6,21 @@ const PARTS = {
   ideal: "a rank's computations, as the mean over the ranks",
   bubble: "ranks wait for each other, although all have equally much to do",
   imbalance: "some stages take longer than others",
-  messages: "activations and gradients are on their way",
+  messages: "activations and their gradients are on their way",
+  reductions: "gradients are summed over ranks",
   update: "the optimizer's step",
+  host: "the next batch is loaded; in chapter 7, the controller makes its calls",
 };
 
 export const stepsOf = (run) => run.epochs.at(-1).steps;
 // Of a step, or of an epoch if it is not known how many steps that has.
 export const stepSeconds = (run) => run.seconds / (stepsOf(run) || 1);
 
-// Where the time of a step goes, [[name, seconds, why]]; the parts add up to the step.
+const hasParts = (epoch) => Object.keys(PARTS).every((name) => epoch.step_parts[name] !== undefined);
+
+// Where the time of a step goes, [[name, seconds, why]]: that of the epoch whose time is nearest to the run's.
 export function partsOfStep(run) {
-  const epochs = run.epochs.filter((epoch) => epoch.step_parts.ideal !== undefined);
+  const epochs = run.epochs.filter(hasParts);
   const step = stepSeconds(run);
   if (epochs.length === 0) {
     const idle = isKnown(run.idle) ? run.idle : 0;
@@ -24,15 +28,16 @@ export function partsOfStep(run) {
   }
   const distance = (epoch) => Math.abs(epoch.seconds - run.seconds);
   const { step_parts: seconds } = epochs.reduce((best, epoch) => (distance(epoch) < distance(best) ? epoch : best));
-  const parts = Object.entries(PARTS).map(([name, why]) => [name, seconds[name] ?? 0, why]);
-  const rest = parts.reduce((left, [, part]) => left - part, step);
-  return [...parts, ["rest", rest, "what the schedule does not explain: loading data, steps that differ, and what overlaps with the next step"]];
+  return Object.entries(PARTS).map(([name, why]) => [name, seconds[name], why]);
 }
+
+export const sumOf = (parts) => parts.reduce((sum, [, seconds]) => sum + seconds, 0);
 
 function idleText(run) {
   if (run.ranks === 1) return "";
-  const bubble = run.epochs.at(-1).step_parts.bubble === undefined ? null : partsOfStep(run).find(([name]) => name === "bubble")[1] / stepSeconds(run);
-  if (isKnown(bubble)) return `${(100 * bubble).toFixed(0)}% of its step is bubble`;
+  const parts = partsOfStep(run);
+  const bubble = parts.find(([name]) => name === "bubble")?.[1] ?? 0;
+  if (bubble > 0) return `${((100 * bubble) / sumOf(parts)).toFixed(0)}% of its step is bubble`;
   return isKnown(run.idle) ? `its ranks are idle ${(100 * run.idle).toFixed(0)}% of the time` : "";
 }
 

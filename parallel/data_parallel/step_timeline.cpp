@@ -96,6 +96,14 @@ double Timeline::idle() const {
   return seconds > 0 ? 1 - busy / seconds : 0;
 }
 
+double Timeline::waiting() const {
+  double working = 0;
+  for (const Bar& bar : bars) {
+    working += bar.kind == Bar::Kind::communication ? 0 : bar.end - bar.begin;
+  }
+  return seconds - working;
+}
+
 double Timeline::overlap() const {
   const auto backward = std::find_if(bars.begin(), bars.end(), [](const Bar& bar) { return bar.name == "backward"; });
   double all = 0;

@@ -35,6 +35,8 @@ struct Timeline {
   std::vector<Bar> bars;  ///< communication on a track of its own
   double seconds = 0;     ///< the whole step
 
+  /// Returns the seconds in which all ranks wait for communication.
+  double waiting() const;
   /// Returns the share of the step in which a rank waits.
   double idle() const;
   /// Returns the share of the communication that runs during the backward.

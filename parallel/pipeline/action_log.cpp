@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/uncounted_memory.h"
+
 namespace stagecoach {
 namespace {
 
@@ -27,6 +29,7 @@ std::size_t ActionLog::slot_of(const Action& action) const {
 }
 
 ActionSeconds ActionLog::of_all_ranks(const std::vector<double>& of_mine) const {
+  const UncountedMemory uncounted;  // the times are no part of what training needs
   std::vector<double> counts(static_cast<std::size_t>(comm_.size()));
   counts[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(of_mine.size());
   ActionSeconds all;

@@ -34,6 +34,8 @@ class ActionLog {
   ActionSeconds seconds() const { return of_all_ranks(seconds_); }
   /// Returns the seconds of work before each of them, since the one before or since the log was cleared.
   ActionSeconds before() const { return of_all_ranks(before_); }
+  /// Returns whether this is the first of the ranks.
+  bool is_of_first_rank() const { return comm_.rank() == 0; }
   /// Clears the log.
   void clear();
   /// Returns the mean costs, in seconds, of each stage's computations and of each rank's updates, with the work of an

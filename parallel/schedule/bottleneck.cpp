@@ -23,21 +23,6 @@ std::vector<double> equal_shares(const Schedule& schedule) {
   return shares;
 }
 
-/// Returns the costs of the same work, divided equally among the ranks.
-Costs balanced(const Schedule& schedule, Costs costs) {
-  const std::vector<double> shares = equal_shares(schedule);
-  for (auto* seconds : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
-    const double all = sum(*seconds);
-    for (std::size_t s = 0; s < shares.size(); ++s) {
-      (*seconds)[s] = all * shares[s];
-    }
-  }
-  if (!costs.update.empty()) {
-    costs.update.assign(costs.update.size(), sum(costs.update) / static_cast<double>(costs.update.size()));
-  }
-  return costs;
-}
-
 int slowest_stage(const Schedule& schedule, const Costs& costs, std::size_t rank) {
   std::vector<double> seconds(static_cast<std::size_t>(schedule.stage_count()));
   for (const Action& action : schedule.ranks[rank]) {
@@ -52,19 +37,39 @@ Costs without_update(Costs costs) {
   return costs;
 }
 
+}  // namespace
+
+Costs balanced(const Schedule& schedule, Costs costs) {
+  const std::vector<double> shares = equal_shares(schedule);
+  for (auto* seconds : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
+    const double all = sum(*seconds);
+    for (std::size_t s = 0; s < shares.size(); ++s) {
+      (*seconds)[s] = all * shares[s];
+    }
+  }
+  if (!costs.update.empty()) {
+    costs.update.assign(costs.update.size(), sum(costs.update) / static_cast<double>(costs.update.size()));
+  }
+  return costs;
+}
+
 Costs without_messages(Costs costs) {
   costs.message.assign(costs.message.size(), 0);
   costs.transfer.clear();
   costs.other_pipelines.clear();
-  costs.average.clear();
   return costs;
 }
 
-}  // namespace
+Costs without_reductions(Costs costs) {
+  costs.average.clear();
+  costs.norm_exchange.clear();
+  costs.norm_sum = 0;
+  return costs;
+}
 
 StepParts step_parts(const Schedule& schedule, const Costs& costs) {
   const Costs computations_and_messages = without_update(costs);
-  const Costs computations = without_messages(computations_and_messages);
+  const Costs computations = without_reductions(without_messages(computations_and_messages));
   const Simulation unequal = simulate(schedule, computations);
   const double ideal = sum(unequal.busy) / static_cast<double>(unequal.busy.size());
   const double equal = simulate(schedule, balanced(schedule, computations)).seconds;

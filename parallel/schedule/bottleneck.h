@@ -21,6 +21,13 @@ struct StageBottleneck {
 /// within a millionth. Throws Error unless there are costs for every stage.
 std::optional<StageBottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs);
 
+/// Returns the costs of the same work, divided equally among the ranks of `schedule`.
+Costs balanced(const Schedule& schedule, Costs costs);
+/// Returns the costs without the time of messages.
+Costs without_messages(Costs costs);
+/// Returns the costs without the time of reductions, and of the norm of all gradients.
+Costs without_reductions(Costs costs);
+
 /// The parts of a step, in seconds; they add up to Simulation::seconds. Each but the first is what its cause adds when
 /// the causes are added one after the other, in this order.
 struct StepParts {

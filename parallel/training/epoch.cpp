@@ -75,7 +75,11 @@ void Epoch::finish_training() {
   if (run_.predictor_.time) {
     prediction_ = run_.predictor_.time(steps_);
     const int ranks = run_.comm_.size();  // which met in the barrier above
-    prediction_.add_wait(tree_broadcast_seconds(run_.comm_.clock().network().among_first(ranks), ranks, 0));
+    const double barrier = tree_broadcast_seconds(run_.comm_.clock().network().among_first(ranks), ranks, 0);
+    prediction_.add_wait(barrier);
+    if (prediction_.causes) {
+      prediction_.causes->add_messages(barrier / static_cast<double>(steps_));
+    }
   }
 }
 

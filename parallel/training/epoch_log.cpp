@@ -75,8 +75,8 @@ std::string epoch_json(const EpochResult& r) {
   if (!r.prediction.delays.empty()) {
     json["delays"] = r.prediction.delays;
   }
-  if (!r.prediction.step_parts.empty()) {
-    json["step_parts"] = json_of(r.prediction.step_parts);
+  if (!r.step_parts.empty()) {
+    json["step_parts"] = json_of(r.step_parts);
   }
   for (const NamedNumbers& rank : r.prediction.memory) {
     json["predicted_memory"].push_back(json_of(rank));

@@ -5,13 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-namespace stagecoach {
+#include "parallel/training/step_causes.h"
 
-/// Numbers in the order in which they are shown.
-using NamedNumbers = std::vector<std::pair<std::string, double>>;
+namespace stagecoach {
 
 /// The predicted idle shares and seconds of an epoch.
 struct Prediction {
@@ -27,7 +25,7 @@ struct Prediction {
   std::optional<double> overlap = {};
   std::vector<int> versions = {};  ///< largest number of weight versions at once on each rank, from the ledger
   std::vector<int> delays = {};    ///< largest number of updates by which gradients are late, per stage, likewise
-  NamedNumbers step_parts = {};    ///< of a pipeline: where the time of a step goes, in seconds (see step_parts)
+  std::optional<StepCauses> causes = {};  ///< for ranks or devices that wait for each other
   std::vector<NamedNumbers> memory = {};  ///< of each rank, by what takes it, in bytes
 
   /// Adds a time in which all ranks wait.
@@ -54,6 +52,7 @@ struct EpochResult {
   Prediction prediction = {};
   std::int64_t steps = 0;
   std::vector<LinkBytes> links = {};  ///< of training, where something was sent
+  NamedNumbers step_parts = {};       ///< in seconds (see step_parts); empty where they were not measured
 };
 
 /// Returns "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)",

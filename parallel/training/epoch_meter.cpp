@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -40,6 +41,20 @@ EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices, s
   }
 }
 
+void EpochMeter::time_updates_of(Optimizer& optimizer) {
+  const Device device = devices_.front().device;
+  // Where calls are queued, they return before their work is done; but modelled streams know at once how long it takes.
+  const bool is_queued = has_queues() ? ModelledStreams::of(device) == nullptr
+                                      : device.type == DeviceType::cuda && comm_.clock().kind() == ClockKind::wall;
+  if (!is_queued) {
+    optimizer_ = &optimizer;
+    optimizer.time_with([self = std::weak_ptr(self_)] {
+      const auto meter = self.lock();
+      return meter ? meter->worked() : 0;
+    });
+  }
+}
+
 bool EpochMeter::has_queues() const { return busy_seconds(devices_.front().device).has_value(); }
 
 double EpochMeter::idle_seconds() const {
@@ -73,6 +88,8 @@ void EpochMeter::start_epoch() {
   train_sums_.loss.fill(progress_.loss_sum);
   train_sums_.correct.fill(static_cast<double>(progress_.correct));
   load_waited_ = 0;
+  measured_ = {};
+  updates_mark_ = optimizer_ == nullptr ? 0 : optimizer_->seconds_in_steps();
   first_step_ = progress_.step;
   sent_ = traffic();
   start_test();
@@ -92,11 +109,15 @@ void EpochMeter::add_time() {
   start_clock();
 }
 
-void EpochMeter::add_load_wait(double seconds, double modelled_seconds) {
+void EpochMeter::add_load(double worked, double seconds, double modelled_seconds) {
   load_waited_ += modelled_seconds;
-  if (comm_.clock().kind() == ClockKind::wall && !has_queues()) {  // queues are idle meanwhile anyway
-    progress_.waited += seconds;
+  if (has_queues()) {  // they are idle meanwhile anyway
+    return;
   }
+  const bool is_wall = comm_.clock().kind() == ClockKind::wall;  // which counts a wait as work
+  progress_.waited += is_wall ? seconds : 0;
+  measured_.loading += worked - (is_wall ? seconds : 0);
+  measured_.waiting_for_data += is_wall ? seconds : modelled_seconds;
 }
 
 void EpochMeter::add_step(std::int64_t images) {
@@ -140,14 +161,17 @@ void EpochMeter::start_test() {
 
 void EpochMeter::combine_ranks() {
   const double seconds = comm_.rank() == 0 ? progress_.seconds : 0;
+  measured_.updating = optimizer_ == nullptr ? 0 : optimizer_->seconds_in_steps() - updates_mark_;
   const auto all = comm_.sum_numbers({progress_.loss_sum, static_cast<double>(progress_.correct), progress_.waited,
-                                      test_sums_.correct.item(), seconds, progress_.rank_seconds});
+                                      test_sums_.correct.item(), seconds, progress_.rank_seconds, measured_.updating,
+                                      measured_.loading, measured_.waiting_for_data});
   progress_.loss_sum = all[0];
   progress_.correct = static_cast<std::int64_t>(all[1]);
   progress_.waited = all[2];
   test_accuracy_ = accuracy_of(all[3], test_images_);
   progress_.seconds = all[4];
   progress_.rank_seconds = all[5];
+  measured_ = {.updating = all[6], .loading = all[7], .waiting_for_data = all[8]};
 
   std::vector<double> bytes(progress_.peak_bytes.size());
   auto place = static_cast<std::size_t>(comm_.rank()) * devices_.size();
@@ -185,6 +209,21 @@ void EpochMeter::find_links() {
   }
 }
 
+NamedNumbers EpochMeter::parts_of_step(const Progress& done, const Prediction& prediction) const {
+  const bool has_others = comm_.size() > 1 || devices_.size() > 1;
+  if (optimizer_ == nullptr || first_step_ > 0 || (has_others && !prediction.causes)) {
+    return {};
+  }
+  const double step = done.seconds / static_cast<double>(done.step);
+  const double share = step / done.rank_seconds;  // of a sum over all ranks and steps
+  return step_parts({.step = step,
+                     .working = step - share * done.waited,
+                     .updating = share * measured_.updating,
+                     .loading = share * measured_.loading,
+                     .waiting_for_data = share * measured_.waiting_for_data},
+                    prediction.causes.value_or(StepCauses{}));
+}
+
 EpochResult EpochMeter::finish_epoch(Prediction prediction) {
   prediction.add_wait(load_waited_);
   const Progress done = std::exchange(progress_, start_of(progress_.epoch + 1, progress_.peak_bytes.size()));
@@ -200,7 +239,8 @@ EpochResult EpochMeter::finish_epoch(Prediction prediction) {
           .peak_bytes = done.peak_bytes,
           .prediction = prediction,
           .steps = done.step,
-          .links = links_};
+          .links = links_,
+          .step_parts = parts_of_step(done, prediction)};
 }
 
 }  // namespace stagecoach

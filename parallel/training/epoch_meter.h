@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/ops.h"
 #include "core/tensor.h"
+#include "nn/optimizer.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/training/checkpoints.h"
 #include "parallel/training/epoch_log.h"
@@ -40,6 +42,9 @@ class EpochMeter {
   /// asynchronous, the rank is idle when they are, on average. Must be constructed before the model, since memory that
   /// was allocated earlier does not count.
   EpochMeter(Communicator& comm, const std::vector<Device>& devices, std::int64_t labels_per_sample = 1);
+  ~EpochMeter() = default;
+  EpochMeter(const EpochMeter&) = delete;
+  EpochMeter& operator=(const EpochMeter&) = delete;
 
   const Progress& progress() const { return progress_; }
   /// Returns the sums that the training adds to, on the device. The tensors are the same in all epochs.
@@ -50,13 +55,18 @@ class EpochMeter {
   /// and correct predictions).
   void resume(const Progress& saved, int loss_rank);
   void start_epoch();
+  /// Times the updates of `optimizer`, which must outlive the training, if a call lasts as long as its work.
+  void time_updates_of(Optimizer& optimizer);
+  /// Returns the seconds that the rank, or in the mean its devices, have worked since an arbitrary moment.
+  double worked() const { return comm_.clock().now() - idle_seconds(); }
   /// Starts counting time and waits, until the next add_time().
   void start_clock();
   void add_time();
-  /// Adds a real wait for data, unless the clock is virtual: that clock does not advance during the wait. That of
-  /// asynchronous devices shows in their own idle time. A wait on the modelled clock, which has counted it, is
-  /// `modelled_seconds`; no schedule predicts it, so it is added to what is predicted.
-  void add_load_wait(double seconds, double modelled_seconds);
+  /// Adds what the next batch took: the increase of worked(), and a real wait for it, unless the clock is virtual: that
+  /// clock does not advance during the wait. That of asynchronous devices shows in their own idle time. A wait on the
+  /// modelled clock, which has counted it, is `modelled_seconds`; no schedule predicts it, so it is added to what is
+  /// predicted.
+  void add_load(double worked, double seconds, double modelled_seconds);
   void add_step(std::int64_t images);
   /// Ends the count of sent bytes, which began with the epoch: what follows is no training.
   void stop_counting_bytes();
@@ -83,6 +93,8 @@ class EpochMeter {
   /// Returns the time in which the rank, or its devices, had nothing to do, since an arbitrary moment.
   double idle_seconds() const;
   bool has_queues() const;
+  /// Returns the parts of a step; called after combine_ranks(). Empty if not all of the epoch was measured.
+  NamedNumbers parts_of_step(const Progress& done, const Prediction& prediction) const;
 
   struct Watched {
     Device device;
@@ -99,7 +111,12 @@ class EpochMeter {
   double time_mark_ = 0;                 // time up to here is in progress_.seconds
   double idle_mark_ = 0;                 // idle time up to here is in progress_.waited
   double load_waited_ = 0;               // modelled, in this epoch
-  std::int64_t first_step_ = 0;          // of the epoch in this run
+  Optimizer* optimizer_ = nullptr;       // whose updates are timed
+  double updates_mark_ = 0;              // seconds of its updates before this epoch
+  std::shared_ptr<const EpochMeter> self_{this,
+                                          [](const EpochMeter*) {}};  // known to the optimizer, if it lives longer
+  MeasuredTimes measured_;                                            // of this epoch; then of all ranks
+  std::int64_t first_step_ = 0;                                       // of the epoch in this run
   // Bytes by sender and receiver; until the training ends, those that were sent before the epoch.
   Traffic sent_;
   std::vector<LinkBytes> links_;

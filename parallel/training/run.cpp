@@ -99,6 +99,7 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   model_ = &model;
   optimizer_ = &optimizer;
   learning_rate_ = optimizer.learning_rate();
+  meter_.time_updates_of(optimizer);
   if (optimizer.clips()) {
     optimizer.sum_squares_with(sums_over_ranks(comm_, role_, model, optimizer));
   }

@@ -168,8 +168,10 @@ class Epoch {
     const Clock& clock = run_.comm_.clock();
     const double before = loader.waited();
     const double before_by_clock = clock.waited();
+    const double worked_before = run_.meter_.worked();
     auto batch = loader.next();
-    run_.meter_.add_load_wait(loader.waited() - before, clock.waited() - before_by_clock);
+    run_.meter_.add_load(run_.meter_.worked() - worked_before, loader.waited() - before,
+                         clock.waited() - before_by_clock);
     return batch;
   }
   /// Returns whether batch `batch` of the epoch may begin (see StopProtocol::may_begin).

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains with random settings of all chapters, clocks and meshes, and checks the trace of each run (check_trace.py).
+"""Trains with random settings of all chapters, clocks and meshes, and checks the trace of each run (check_trace.py), and
+that the parts of a step add up to it.
 
 The settings are those of tests/fuzz/flag_settings.py, without its absurd values. A run that is refused is no case:
 another one takes its place. Each case is made from --seed and its number alone; `--only NUMBER` runs it again.
@@ -61,8 +62,18 @@ def command_of(choice):
     return command
 
 
+def complaints_of_parts(metrics):
+    """What is wrong with the parts of the steps in the text of a metrics.jsonl."""
+    wrong = []
+    for epoch in map(json.loads, metrics.splitlines()):
+        parts, step = epoch.get("step_parts"), epoch["seconds"] / epoch["steps"]
+        if parts is not None and abs(sum(parts.values()) - step) > 1e-9 * step:
+            wrong.append(f"the parts of a step of {step} s add up to {sum(parts.values())} s: {parts}")
+    return wrong
+
+
 def run_case(programs, data, seed, number, limit):
-    """Runs the first accepted settings of a case. Returns its number, its command, and what is wrong with its trace."""
+    """Runs the first accepted settings of a case. Returns its number, its command, and what is wrong with its files."""
     for attempt in range(100):
         command = command_of(random.Random(f"{seed}/{number}/{attempt}"))
         with tempfile.TemporaryDirectory(prefix="trace_settings_") as folder:
@@ -72,7 +83,8 @@ def run_case(programs, data, seed, number, limit):
                                   timeout=limit, check=False)  # fmt: skip
             trace = pathlib.Path(folder) / "run" / "trace.json"
             if done.returncode == 0 and trace.exists():
-                return number, command, complaints_of(json.loads(trace.read_text()))
+                metrics = (trace.parent / "metrics.jsonl").read_text()
+                return number, command, complaints_of(json.loads(trace.read_text())) + complaints_of_parts(metrics)
             if done.returncode not in (0, 2):
                 return number, command, [f"exit code {done.returncode}: {done.stderr.strip()}"]
     return number, command, ["no settings were accepted"]
@@ -103,7 +115,7 @@ def main():
                 if wrong or flags.only is not None:
                     print(f"case {number}: {shlex.join(command)}", *wrong[:5], sep="\n  ", flush=True)
     print(", ".join(f"{count} of {program}" for program, count in sorted(chapters.items())))
-    print(f"{failed} of {len(numbers)} traces have faults")
+    print(f"{failed} of {len(numbers)} runs have faults")
     return 1 if failed else 0
 
 

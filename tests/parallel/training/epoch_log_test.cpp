@@ -41,7 +41,7 @@ TEST(EpochLog, ObjectHasWhatAReportNeeds) {
   EpochResult pipeline = kResult;
   pipeline.links = {{.from = 0, .to = 1, .bytes = 4096}};
   pipeline.prediction.delays = {1, 0};
-  pipeline.prediction.step_parts = {{"ideal", 0.5}, {"bubble", 0.25}};
+  pipeline.step_parts = {{"ideal", 0.5}, {"bubble", 0.25}};
   pipeline.prediction.memory = {{{"weights", 100}}, {{"weights", 200}}};
   const auto json = nlohmann::json::parse(epoch_json(pipeline));
   EXPECT_EQ(json["steps"], 32);
