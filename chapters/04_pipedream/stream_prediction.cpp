@@ -171,7 +171,7 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log, std::int
       };
       const ReplayedSteps replayed = replay(costs, seconds);
       prediction.replayed_seconds = replayed.seconds;
-      if (log.is_of_first_rank()) {  // which records the epoch
+      if (log.is_of_first_rank() && plan.world.clock != ClockKind::wall) {  // see predicted_time in prediction.cpp
         const double idle = simulate(plan.schedule, equal_work(plan.schedule, costs)).idle;
         prediction.causes = step_causes(costs, idle, computations, exchanges, steps, replay);
       }

@@ -137,14 +137,17 @@ Prediction Replica::predicted_time(std::int64_t steps) const {
   if (const auto step = predicted_step(costs)) {
     prediction.predicted_idle = step->idle();
     prediction.predicted_seconds = step->seconds * static_cast<double>(steps);
-    prediction.causes = StepCauses{.reductions = step->waiting()};
+    if (settings_.world.clock != ClockKind::wall) {
+      prediction.causes = StepCauses{.reductions = step->waiting()};
+    }
   }
   // Computed times are not averaged: the last batch may be smaller, and then rank 0 has most of it.
   if (prediction.predicted_seconds && std::ssize(times_.each()) == steps) {
     const double busy = (1 - *prediction.predicted_idle) * *prediction.predicted_seconds;
     prediction.predicted_seconds = 0;
     for (const StepCosts& each : times_.each()) {
-      *prediction.predicted_seconds += predicted_step(each)->seconds;
+      const auto one = predicted_step(each);
+      *prediction.predicted_seconds += one ? one->seconds : 0;
     }
     prediction.predicted_idle = 1 - busy / *prediction.predicted_seconds;
   }

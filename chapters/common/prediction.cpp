@@ -282,30 +282,29 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
   if (prediction.predicted_idle) {
     *prediction.predicted_idle += exchange_share(exchanges, *prediction.predicted_seconds);
   }
+  if (plan.world.clock == ClockKind::wall) {  // where links are not modelled, so nothing says why ranks wait
+    return prediction;
+  }
   const ActionSeconds computations = log.seconds();
   const ActionSeconds before = log.before();
   const auto last = relative_sizes(plan, micro_batch_sizes(plan.last_images, plan.schedule.microbatches));
   const auto replay = [&](const Costs& costs, const ActionSeconds& seconds) {
     return replay_steps(plan.schedule, costs, seconds, before, steps, last);
   };
-  const double work = mean_work(log, same_stages);  // replicas may work less than this rank's pipeline
-  const bool is_modelled = plan.world.clock == ClockKind::modelled;
-  const bool records_epoch = prediction.predicted_seconds && log.is_of_first_rank();
-  const auto replayed =
-      is_modelled || records_epoch ? replay(measured, with_exchanges(computations, exchanges)) : std::nullopt;
   // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
-  if (is_modelled && replayed) {
-    prediction.predicted_seconds = replayed->seconds;
-    prediction.predicted_idle = std::max(1 - work / replayed->seconds, 0.0);
+  if (plan.world.clock == ClockKind::modelled) {
+    const double work = mean_work(log, same_stages);  // replicas may work less than this rank's pipeline
+    if (const auto replayed = replay(measured, with_exchanges(computations, exchanges))) {
+      prediction.predicted_seconds = replayed->seconds;
+      prediction.predicted_idle = std::max(1 - work / replayed->seconds, 0.0);
+    }
   }
-  if (records_epoch) {
+  if (prediction.predicted_seconds && log.is_of_first_rank() && replay(measured, computations)) {
     const double idle = simulate_steady_state(plan.schedule, equal_work(plan.schedule, measured)).idle;
-    const auto seconds_of = [&](const Costs& costs, const ActionSeconds& seconds) {
-      const SteadyState mean = replayed ? SteadyState{} : simulate_steady_state(plan.schedule, costs);
-      return replayed ? *replay(costs, seconds) : ReplayedSteps{mean.seconds * static_cast<double>(steps), mean.idle};
-    };
-    prediction.causes = step_causes(measured, idle, computations, exchanges, steps, seconds_of);
-    if (!replayed || plan.pipelines.size() > 1) {  // other pipelines may take other times
+    prediction.causes =
+        step_causes(measured, idle, computations, exchanges, steps,
+                    [&](const Costs& costs, const ActionSeconds& seconds) { return *replay(costs, seconds); });
+    if (plan.pipelines.size() > 1) {  // other pipelines may take other times
       prediction.causes->all.reset();
     }
   }

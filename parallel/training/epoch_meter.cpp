@@ -211,7 +211,8 @@ void EpochMeter::find_links() {
 
 NamedNumbers EpochMeter::parts_of_step(const Progress& done, const Prediction& prediction) const {
   const bool has_others = comm_.size() > 1 || devices_.size() > 1;
-  if (optimizer_ == nullptr || first_step_ > 0 || (has_others && !prediction.causes)) {
+  const bool has_measured = optimizer_ != nullptr && first_step_ == 0 && done.step > 0 && done.rank_seconds > 0;
+  if (!has_measured || (has_others && !prediction.causes)) {
     return {};
   }
   const double step = done.seconds / static_cast<double>(done.step);

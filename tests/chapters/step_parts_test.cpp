@@ -112,6 +112,14 @@ TEST_F(PartsOfAStep, AddUpToIt) {
   }
 }
 
+// Nothing says there how long a message takes.
+TEST_F(PartsOfAStep, OfSeveralRanksAreNotKnownOnTheWallClock) {
+  make_data(128, 32);
+  for (const std::string& program : {kCh03, kCh04, kCh06}) {
+    EXPECT_EQ(parts(program, {"--clock", "wall", "--ranks", "2"}).size(), 1U) << program;  // the step alone
+  }
+}
+
 TEST_F(PartsOfAStep, OfOneRankAreItsWorkAndItsData) {
   make_data(128, 32);
   for (const std::string& program : {kCh01, kCh03}) {
