@@ -84,11 +84,11 @@ void Module::deallocate() {  // without for_each_slot: destructors call it, and 
   }
 }
 
-std::vector<Shape> Module::parameter_shapes() const {
-  std::vector<Shape> shapes;
-  for_each_slot(*this, "", [&](const Slot& slot, const std::string&) {
+std::vector<std::pair<std::string, Shape>> Module::parameter_shapes() const {
+  std::vector<std::pair<std::string, Shape>> shapes;
+  for_each_slot(*this, "", [&](const Slot& slot, const std::string& name) {
     if (slot.role == Role::parameter) {
-      shapes.push_back(slot.shape);
+      shapes.emplace_back(name, slot.shape);
     }
   });
   return shapes;
@@ -119,7 +119,7 @@ void Module::train(bool on) {
 
 std::int64_t parameter_count(const Module& module) {
   std::int64_t count = 0;
-  for (const Shape& shape : module.parameter_shapes()) {
+  for (const auto& [name, shape] : module.parameter_shapes()) {
     count += shape.numel();
   }
   return count;

@@ -73,8 +73,8 @@ class Module {
   /// memory.
   NamedSlices named_slices(const std::string& prefix = "") const;
 
-  /// Returns the shapes of the same parameters in the same order, with or without memory.
-  std::vector<Shape> parameter_shapes() const;
+  /// Returns the names and shapes of the same parameters in the same order, with or without memory.
+  std::vector<std::pair<std::string, Shape>> parameter_shapes() const;
 
   /// Switches this module and all its descendants to training (the default) or evaluation.
   void train(bool on = true);

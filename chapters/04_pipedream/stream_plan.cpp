@@ -46,7 +46,7 @@ std::vector<double> averaging_seconds(const StreamPlan& plan) {
     const std::vector<int>& replicas = ranks[seconds.size()];
     const Link link = plan.world.network.among(replicas, ranks);
     double sum = 0;
-    for (const Shape& parameter : stage->parameter_shapes()) {
+    for (const auto& [name, parameter] : stage->parameter_shapes()) {
       const auto bytes = static_cast<double>(parameter.numel()) * sizeof(float);
       sum += ring_all_reduce_seconds(link, static_cast<int>(replicas.size()), bytes);
     }
@@ -73,7 +73,7 @@ Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
   Schedule part =
       lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), microbatches_per_batch, versions),
             {.receives = receives});
-  part.meeting = schedule.meeting;
+  part.rendezvous = schedule.rendezvous;
   return part;
 }
 

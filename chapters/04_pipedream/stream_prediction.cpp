@@ -8,6 +8,7 @@
 #include "chapters/common/planned_memory.h"
 #include "chapters/common/planned_step.h"
 #include "chapters/common/prediction.h"
+#include "chapters/common/wait_causes.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
@@ -134,12 +135,6 @@ void write_files(const StreamPlan& plan, const Schedule& shown, const Ledger& le
       printable(folder.string()), settings.run.profile ? ", profile.json" : "");
 }
 
-/// Returns the number of actions whose times are measured one by one.
-std::size_t count_timed(const std::vector<Action>& actions) {
-  return static_cast<std::size_t>(std::count_if(actions.begin(), actions.end(),
-                                                [](const Action& action) { return !is_message(action.operation); }));
-}
-
 void print_ledger(const StreamPlan& plan) {
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);
@@ -163,7 +158,7 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log, std::int
     prediction.predicted_idle = predicted.idle;
     prediction.predicted_seconds = predicted.seconds;
     prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
-    if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // this run trained the whole epoch
+    if (std::ssize(seconds.front()) == count_timed(plan.schedule.ranks.front())) {  // this run trained the whole epoch
       const ActionSeconds before = log.before();
       const auto replay = [&](const Costs& replayed_costs, const ActionSeconds& of_actions) -> ReplayedSteps {
         const Simulation replayed = simulate(plan.schedule, replayed_costs, of_actions, before);
@@ -173,7 +168,7 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log, std::int
       prediction.replayed_seconds = replayed.seconds;
       if (log.is_of_first_rank() && plan.world.clock != ClockKind::wall) {  // see predicted_time in prediction.cpp
         const double idle = simulate(plan.schedule, equal_work(plan.schedule, costs)).idle;
-        prediction.causes = step_causes(costs, idle, computations, exchanges, steps, replay);
+        prediction.causes = wait_causes(costs, idle, computations, exchanges, steps, replay);
       }
       if (plan.world.clock == ClockKind::modelled) {  // computed times do not vary by chance, so they are not averaged
         prediction.predicted_seconds = replayed.seconds;

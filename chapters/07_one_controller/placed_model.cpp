@@ -2,21 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <map>
-#include <numeric>
 #include <utility>
 
 #include "chapters/07_one_controller/clock_ticks.h"
+#include "chapters/07_one_controller/device_times.h"
 #include "chapters/common/initial_weights.h"
 #include "chapters/common/plan.h"
 #include "core/autograd/backward.h"
 #include "core/base/throw_if.h"
 #include "core/ops.h"
 #include "core/transfer.h"
-#include "parallel/comm/modelled_streams.h"
-#include "parallel/schedule/lower.h"
-#include "parallel/schedule/schedule_kinds.h"
-#include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
 
@@ -108,76 +103,6 @@ void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader,
   }
   model.whole->train(true);
 }
-
-namespace {
-
-/// What modelled devices have done in an epoch so far.
-class DeviceTimes {
- public:
-  DeviceTimes(const Settings& settings, const std::vector<Device>& devices)
-      : devices_(devices), link_(settings.world.link->within_node()) {
-    const PipelineSettings& pipeline = settings.pipeline;
-    const bool is_pipelined = pipeline.form == ControllerForm::pipelined && !pipeline.synchronous;
-    const int microbatches = is_pipelined ? static_cast<int>(settings.training.microbatches) : 1;
-    schedule_ = lower(make_schedule("gpipe", static_cast<int>(devices.size()), microbatches));
-    start();
-  }
-
-  void start() {
-    busy_before_ = busy();
-    moved_before_ = bytes_moved();
-  }
-
-  /// Returns why devices wait in a step: that of a pipeline whose stages work as long as the devices have worked. What
-  /// the controller adds, which loads data and makes every call, is no part of it.
-  StepCauses causes(std::int64_t steps) const {
-    Costs costs = Costs::uniform(schedule_.stage_count(), 0, 0, 0);
-    const double parts = static_cast<double>(steps) * schedule_.microbatches;  // micro-batches of an epoch
-    const std::vector<double> after = busy();
-    for (std::size_t s = 0; s < after.size(); ++s) {
-      const double seconds = (after[s] - busy_before_[s]) / parts;
-      costs.forward[s] = seconds / 3;
-      costs.backward[s] = seconds - costs.forward[s];
-    }
-    const double all_devices = std::accumulate(costs.forward.begin(), costs.forward.end(), 0.0) +
-                               std::accumulate(costs.backward.begin(), costs.backward.end(), 0.0);
-    const double working =
-        all_devices * schedule_.microbatches / schedule_.stage_count();  // in the mean of the devices
-    const double computing = simulate(schedule_, costs).seconds;
-    for (std::size_t s = 0; s < costs.message.size(); ++s) {
-      const double bytes = moved(devices_[s], devices_[s + 1]) / parts;
-      costs.message[s] = link_.seconds(bytes);
-      costs.transfer.push_back(link_.transfer_seconds(bytes));
-    }
-    const double seconds = simulate(schedule_, costs).seconds;
-    const double idle = simulate(schedule_, Costs::uniform(schedule_.stage_count(), 1, 1, 1)).idle;
-    return {.bubble = idle / (1 - idle) * working, .messages = seconds - computing, .all = seconds - working};
-  }
-
- private:
-  std::vector<double> busy() const {
-    std::vector<double> seconds;
-    for (const Device device : devices_) {
-      seconds.push_back(ModelledStreams::current()->busy_seconds(device));
-    }
-    return seconds;
-  }
-  double moved(Device from, Device to) const {
-    const auto bytes_in = [&](const auto& all) {
-      const auto found = all.find({from, to});
-      return found == all.end() ? 0 : found->second;
-    };
-    return bytes_in(bytes_moved()) - bytes_in(moved_before_);
-  }
-
-  std::vector<Device> devices_;
-  Link link_;
-  Schedule schedule_;
-  std::vector<double> busy_before_;
-  std::map<std::pair<Device, Device>, double> moved_before_;
-};
-
-}  // namespace
 
 Predictor make_predictor(const Settings& settings, const PlacedModel& model) {
   if (model.devices.front().type != DeviceType::cpu) {

@@ -53,7 +53,7 @@ class DryRank {
     layers_ = joined(mine);
     optimizer_ = make_optimizer(training_, layers_->named_parameters());
     const ReplicaSettings& replicas = plan.settings.data_parallel;
-    if (training_.clip_norm > 0 && !schedule.meeting.empty()) {
+    if (training_.clip_norm > 0 && !schedule.rendezvous.empty()) {
       optimizer_->sum_squares_with(norm_of_all(replicas.mesh->tensor > 1));
     }
     if (replicas.mesh->data > 1) {

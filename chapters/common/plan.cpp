@@ -94,6 +94,21 @@ void set_pipelines(Plan& plan, RankGroups pipelines) {
   }
 }
 
+/// Returns the bytes of a stage's gradients in the order in which they arrive: from the last layer to the first; of
+/// each layer the weight before the bias, as autograd computes them.
+std::vector<std::int64_t> gradient_bytes(const Module& stage) {
+  std::vector<std::int64_t> bytes;
+  std::string layer;
+  std::ptrdiff_t place = 0;  // in the layer
+  for (const auto& [name, shape] : stage.parameter_shapes()) {
+    const std::string its_layer = name.substr(0, name.rfind('.'));
+    place = its_layer == layer ? place + 1 : 0;
+    layer = its_layer;
+    bytes.insert(bytes.begin() + place, shape.numel() * static_cast<std::int64_t>(sizeof(float)));
+  }
+  return bytes;
+}
+
 /// Returns the seconds of the reduction of each stage's gradients over the pipelines of `mesh`: a ring per bucket.
 std::vector<double> reductions_of(const Plan& plan, const MeshSizes& mesh, const RankOrder& order) {
   const std::set<int> first = first_reduced(plan.schedule);
@@ -101,13 +116,9 @@ std::vector<double> reductions_of(const Plan& plan, const MeshSizes& mesh, const
   for (const auto& layers : stages_of(*plan.model, plan.split)) {
     const auto stage = static_cast<int>(seconds.size());
     const Link link = link_of_stage(plan, stage, MeshDirection::data, mesh, order);
-    std::vector<std::int64_t> bytes;
-    for (const Shape& shape : layers->parameter_shapes()) {
-      bytes.insert(bytes.begin(), shape.numel() * static_cast<std::int64_t>(sizeof(float)));
-    }
     BucketCaps caps = plan.settings.data_parallel.caps();
     caps.first = first.contains(stage) ? caps.first : caps.rest;
-    seconds.push_back(reduction_seconds(bytes, caps, link, mesh.data));
+    seconds.push_back(reduction_seconds(gradient_bytes(*layers), caps, link, mesh.data));
   }
   return seconds;
 }
@@ -124,18 +135,18 @@ Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
 
 /// Lets ranks meet in updates: all where gradients are clipped and no rank has all of them (see sums_over_ranks), with
 /// what their sum takes; the two with a tied weight (see tie_ranks).
-void set_meeting(Plan& plan) {
+void set_rendezvous(Plan& plan) {
   const bool is_whole = plan.settings.data_parallel.mesh->tensor == 1 &&
                         std::all_of(plan.layers.begin(), plan.layers.end(),
                                     [&](const auto& layer) { return layer.second == plan.layers.front().second; });
   if (plan.settings.training.clip_norm > 0 && !is_whole) {
-    plan.schedule.meeting.resize(static_cast<std::size_t>(plan.schedule.rank_count()));
-    std::iota(plan.schedule.meeting.begin(), plan.schedule.meeting.end(), 0);
+    plan.schedule.rendezvous.resize(static_cast<std::size_t>(plan.schedule.rank_count()));
+    std::iota(plan.schedule.rendezvous.begin(), plan.schedule.rendezvous.end(), 0);
     const auto ranks = static_cast<int>(plan.pipelines.size()) * plan.schedule.rank_count();
     const auto bytes = static_cast<double>(plan.model->parameter_shapes().size() * sizeof(double));
     plan.norm_sum = ring_all_reduce_seconds(plan.world.network.among_first(ranks), ranks, bytes);
   } else if (plan.tied && plan.tied->first_rank != plan.tied->copy_rank) {
-    plan.schedule.meeting = {plan.tied->first_rank, plan.tied->copy_rank};
+    plan.schedule.rendezvous = {plan.tied->first_rank, plan.tied->copy_rank};
   }
 }
 
@@ -212,7 +223,7 @@ void Plan::place_layers(const TrainingSettings& training, RankGroups groups) {
       layers.emplace_back(model->name(layer), first_rank(s));
     }
   }
-  set_meeting(*this);
+  set_rendezvous(*this);
 }
 
 void launch_ranks(const World& world, Bug inject, const std::function<void(Rank&)>& body) {

@@ -113,4 +113,22 @@ std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   return bytes;
 }
 
+std::vector<NamedNumbers> parts_of_memory(const Plan& plan) {
+  std::vector<NamedNumbers> all;
+  if (plan.profile.empty()) {
+    return all;
+  }
+  const std::vector<PlannedMemory> planned = planned_memory(plan, plan.microbatch);
+  for (const std::vector<int>& pipeline : plan.pipelines) {
+    for (std::size_t i = 0; i < pipeline.size(); ++i) {
+      const auto rank = static_cast<std::size_t>(pipeline[i]);
+      all.resize(std::max(all.size(), rank + 1));
+      all[rank] = {{"weights", planned[i].weights},     {"gradients", planned[i].gradients},
+                   {"optimizer", planned[i].optimizer}, {"activations", planned[i].activations},
+                   {"received", planned[i].received},   {"workspace", planned[i].workspace}};
+    }
+  }
+  return all;
+}
+
 }  // namespace stagecoach

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "chapters/common/plan.h"
+#include "parallel/training/step_causes.h"
 
 namespace stagecoach {
 
@@ -25,6 +26,8 @@ struct PlannedMemory {
 /// Returns the memory of each rank. The plan's layers must have been measured, with micro-batches of `microbatch`
 /// images.
 std::vector<PlannedMemory> planned_memory(const Plan& plan, std::int64_t microbatch);
+/// Returns what takes the memory of each rank of the world; nothing if the layers were not measured.
+std::vector<NamedNumbers> parts_of_memory(const Plan& plan);
 
 /// Prints what each stage keeps for a micro-batch of `microbatch` images, and the most that each rank holds at once.
 void print_memory(const Plan& plan, std::int64_t microbatch, const std::vector<PlannedMemory>& ranks);

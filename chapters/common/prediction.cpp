@@ -12,6 +12,7 @@
 #include "chapters/common/dry_run.h"
 #include "chapters/common/planned_memory.h"
 #include "chapters/common/planned_step.h"
+#include "chapters/common/wait_causes.h"
 #include "core/base/phrases.h"
 #include "core/base/printable.h"
 #include "core/base/text_file.h"
@@ -192,78 +193,21 @@ ActionSeconds with_exchanges(ActionSeconds seconds, const ActionSeconds& exchang
   return seconds;
 }
 
-namespace {
-
-double sum_of(const ActionSeconds& seconds) {
-  double sum = 0;
-  for (const std::vector<double>& rank : seconds) {
-    sum = std::accumulate(rank.begin(), rank.end(), sum);
-  }
-  return sum;
-}
-
-}  // namespace
-
-Costs equal_work(const Schedule& schedule, const Costs& costs) {
-  Costs equal = balanced(schedule, without_reductions(without_messages(costs)));
-  equal.after.clear();
-  return equal;
-}
-
-StepCauses step_causes(const Costs& costs, double equal_idle, const ActionSeconds& computations,
-                       const ActionSeconds& exchanges, std::int64_t steps, const EpochReplay& replay) {
-  const Costs without_sums = without_reductions(costs);
-  const ActionSeconds seconds = with_exchanges(computations, exchanges);
-  const ReplayedSteps computing = replay(without_messages(without_sums), computations);
-  const double sending = replay(without_sums, seconds).seconds;
-  const double all = replay(costs, seconds).seconds;
-  const auto n = static_cast<double>(steps);
-  return {.bubble = equal_idle / (1 - equal_idle) * sum_of(computations) / static_cast<double>(computations.size()) / n,
-          .messages = (sending - computing.seconds) / n,
-          .reductions = (all - sending) / n,
-          .all = (all - (1 - computing.idle) * computing.seconds) / n};
-}
-
 double exchange_share(const ActionSeconds& exchanges, double seconds) {
-  return seconds > 0 ? sum_of(exchanges) / (static_cast<double>(exchanges.size()) * seconds) : 0;
+  return seconds > 0 ? total_seconds(exchanges) / (static_cast<double>(exchanges.size()) * seconds) : 0;
 }
 
 namespace {
-
-/// Returns what takes the memory of each rank of the world; nothing if the layers were not measured.
-std::vector<NamedNumbers> parts_of_memory(const Plan& plan) {
-  std::vector<NamedNumbers> all;
-  if (plan.profile.empty()) {
-    return all;
-  }
-  const std::vector<PlannedMemory> planned = planned_memory(plan, plan.microbatch);
-  for (const std::vector<int>& pipeline : plan.pipelines) {
-    for (std::size_t i = 0; i < pipeline.size(); ++i) {
-      const auto rank = static_cast<std::size_t>(pipeline[i]);
-      all.resize(std::max(all.size(), rank + 1));
-      all[rank] = {{"weights", planned[i].weights},     {"gradients", planned[i].gradients},
-                   {"optimizer", planned[i].optimizer}, {"activations", planned[i].activations},
-                   {"received", planned[i].received},   {"workspace", planned[i].workspace}};
-    }
-  }
-  return all;
-}
 
 /// Returns the seconds that a rank worked in an epoch, in the mean of all ranks: `groups` are those of this rank that
 /// run the same stages.
 double mean_work(const ActionLog& log, const std::vector<Communicator*>& groups) {
-  double sum = 0;
-  std::size_t ranks = 0;
-  for (const ActionSeconds& part : {log.seconds(), log.before()}) {
-    ranks = part.size();
-    for (const std::vector<double>& rank : part) {
-      sum = std::accumulate(rank.begin(), rank.end(), sum);
-    }
-  }
+  const ActionSeconds seconds = log.seconds();
+  double sum = total_seconds(seconds) + total_seconds(log.before());
   for (Communicator* group : groups) {
     sum = group->sum_numbers({sum})[0] / group->size();
   }
-  return sum / static_cast<double>(ranks);
+  return sum / static_cast<double>(seconds.size());
 }
 
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
@@ -291,19 +235,19 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, const ActionL
   const auto replay = [&](const Costs& costs, const ActionSeconds& seconds) {
     return replay_steps(plan.schedule, costs, seconds, before, steps, last);
   };
+  const auto replayed = replay(measured, with_exchanges(computations, exchanges));
   // Computed times do not vary by chance, so they are not averaged: the first backward of a step adds no gradients.
   if (plan.world.clock == ClockKind::modelled) {
     const double work = mean_work(log, same_stages);  // replicas may work less than this rank's pipeline
-    if (const auto replayed = replay(measured, with_exchanges(computations, exchanges))) {
+    if (replayed) {
       prediction.predicted_seconds = replayed->seconds;
       prediction.predicted_idle = std::max(1 - work / replayed->seconds, 0.0);
     }
   }
-  if (prediction.predicted_seconds && log.is_of_first_rank() && replay(measured, computations)) {
+  if (prediction.predicted_seconds && replayed && log.is_of_first_rank()) {
     const double idle = simulate_steady_state(plan.schedule, equal_work(plan.schedule, measured)).idle;
-    prediction.causes =
-        step_causes(measured, idle, computations, exchanges, steps,
-                    [&](const Costs& costs, const ActionSeconds& seconds) { return *replay(costs, seconds); });
+    const auto replay_all = [&](const Costs& costs, const ActionSeconds& seconds) { return *replay(costs, seconds); };
+    prediction.causes = wait_causes(measured, idle, computations, exchanges, steps, replay_all);
     if (plan.pipelines.size() > 1) {  // other pipelines may take other times
       prediction.causes->all.reset();
     }

@@ -46,13 +46,6 @@ ActionSeconds exchanges_in(const Plan& plan, const std::vector<std::int64_t>& ru
 /// Adds such exchanges to the seconds of the same actions, which were measured without; nothing if there are not as
 /// many.
 ActionSeconds with_exchanges(ActionSeconds seconds, const ActionSeconds& exchanges);
-/// Returns costs with which all ranks have equally much to do, and nothing else takes time.
-Costs equal_work(const Schedule& schedule, const Costs& costs);
-/// Returns what an epoch takes with these costs and the time of every single action.
-using EpochReplay = std::function<ReplayedSteps(const Costs& costs, const ActionSeconds& seconds)>;
-/// Returns why ranks wait in a step of an epoch of `steps` steps. `equal_idle` is the idle share with equal_work().
-StepCauses step_causes(const Costs& costs, double equal_idle, const ActionSeconds& computations,
-                       const ActionSeconds& exchanges, std::int64_t steps, const EpochReplay& replay);
 /// Returns the share of `seconds` that such exchanges take, in the mean of the ranks. A run counts these waits as idle
 /// time; the actions of a simulation contain them.
 double exchange_share(const ActionSeconds& exchanges, double seconds);

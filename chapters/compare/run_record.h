@@ -31,7 +31,7 @@ struct EpochRecord {
   std::optional<std::int64_t> steps = {};
   std::vector<std::array<double, 3>> links = {};           ///< from, to, bytes per step
   std::vector<std::int64_t> delays = {};                   ///< updates at most, one per stage
-  std::map<std::string, double> step_parts = {};           ///< predicted, in seconds
+  std::map<std::string, double> step_parts = {};           ///< in seconds (parallel/training/step_causes.h)
   std::vector<std::map<std::string, double>> memory = {};  ///< predicted, in bytes, one per rank
   // Of a planned step.
   std::optional<double> link_bytes = {};       ///< over the busiest link in one direction

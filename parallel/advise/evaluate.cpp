@@ -132,7 +132,7 @@ const Schedule& Evaluator::table(const Candidate& candidate) {
   const Schedule table = make_schedule(kind.name, ranks, candidate.microbatches, candidate.chunks);
   Schedule schedule = with_reductions(lower(table, {.sends_wait = kind.sends_wait}));
   if (has_tied_ranks(costs(candidate), schedule)) {
-    schedule.meeting = {schedule.stage_to_rank.front(), schedule.stage_to_rank.back()};
+    schedule.rendezvous = {schedule.stage_to_rank.front(), schedule.stage_to_rank.back()};
   }
   return tables_[sizes] = std::move(schedule);
 }

@@ -20,6 +20,14 @@ std::vector<std::size_t> reverse_order(std::size_t count) {
   return order;
 }
 
+namespace {
+
+bool is_full(std::size_t bytes, bool is_first, const BucketCaps& caps) {
+  return bytes >= (is_first ? caps.first : caps.rest);
+}
+
+}  // namespace
+
 BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std::size_t>& order,
                            const BucketCaps& caps, const std::vector<int>& parts) {
   struct Open {
@@ -38,7 +46,7 @@ BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std
     auto& [bucket, bytes] = found->second;
     layout[bucket].push_back(i);
     bytes += parameter.bytes();
-    if (bytes >= (bucket == 0 ? caps.first : caps.rest)) {
+    if (is_full(bytes, bucket == 0, caps)) {
       open.erase(found);
     }
   }
@@ -47,16 +55,20 @@ BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std
 
 double reduction_seconds(const std::vector<std::int64_t>& bytes, const BucketCaps& caps, const Link& link, int ranks) {
   double seconds = 0;
-  double bucket = 0;
-  auto cap = static_cast<double>(caps.first);
-  for (const std::int64_t gradient : bytes) {
-    bucket += static_cast<double>(gradient);
-    if (bucket >= cap) {
-      seconds += ring_all_reduce_seconds(link, ranks, std::exchange(bucket, 0));
-      cap = static_cast<double>(caps.rest);
+  std::size_t bucket = 0;
+  const auto reduce = [&] { seconds += ring_all_reduce_seconds(link, ranks, static_cast<double>(bucket)); };
+  for (bool is_first = true; const std::int64_t gradient : bytes) {
+    bucket += static_cast<std::size_t>(gradient);
+    if (is_full(bucket, is_first, caps)) {
+      reduce();
+      bucket = 0;
+      is_first = false;
     }
   }
-  return bucket > 0 ? seconds + ring_all_reduce_seconds(link, ranks, bucket) : seconds;
+  if (bucket > 0) {
+    reduce();
+  }
+  return seconds;
 }
 
 Buckets::Buckets(NamedTensors parameters, Communicator& comm, const BucketCaps& caps, ReduceBucket reduce)

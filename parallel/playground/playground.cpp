@@ -288,7 +288,7 @@ int playground_simulate(int receives, int sends_wait, int recompute) {
 
 int playground_explain() {
   return guarded([](Playground& p) {
-    const StepParts parts = step_parts(p.lowered, p.costs);
+    const SimulatedParts parts = simulated_parts(p.lowered, p.costs);
     const SteadyState steady = simulate_steady_state(p.lowered, p.costs);
     const auto bottleneck = find_bottleneck(p.lowered, p.costs);
     p.explanation = {parts.ideal,  parts.bubble,   parts.imbalance, parts.messages,

@@ -51,8 +51,8 @@ enum PlaygroundArray {
   PLAYGROUND_RANK_TIMES,     ///< double [p, 3]: end, busy, span
   PLAYGROUND_FIGURES,        ///< double [3]: step, idle share, idle share within the ranks' spans
   PLAYGROUND_STAGE_TO_RANK,  ///< int32 [s]
-  PLAYGROUND_EXPLANATION,    ///< double [11]: the five StepParts; step and idle share in the steady state; rank, stage,
-                             ///< excess and speedup of the StageBottleneck, or -1
+  PLAYGROUND_EXPLANATION,    ///< double [11]: the five SimulatedParts; step and idle share in the steady state; rank,
+                             ///< stage, excess and speedup of the StageBottleneck, or -1
   PLAYGROUND_TRAFFIC,        ///< int32 [links, 3]: from, to, messages
 };
 const void* playground_array(int which);

@@ -47,8 +47,10 @@ Costs balanced(const Schedule& schedule, Costs costs) {
       (*seconds)[s] = all * shares[s];
     }
   }
-  if (!costs.update.empty()) {
-    costs.update.assign(costs.update.size(), sum(costs.update) / static_cast<double>(costs.update.size()));
+  for (auto* seconds : {&costs.update, &costs.norm_work}) {
+    if (!seconds->empty()) {
+      seconds->assign(seconds->size(), sum(*seconds) / static_cast<double>(seconds->size()));
+    }
   }
   return costs;
 }
@@ -67,7 +69,7 @@ Costs without_reductions(Costs costs) {
   return costs;
 }
 
-StepParts step_parts(const Schedule& schedule, const Costs& costs) {
+SimulatedParts simulated_parts(const Schedule& schedule, const Costs& costs) {
   const Costs computations_and_messages = without_update(costs);
   const Costs computations = without_reductions(without_messages(computations_and_messages));
   const Simulation unequal = simulate(schedule, computations);

@@ -30,7 +30,7 @@ Costs without_reductions(Costs costs);
 
 /// The parts of a step, in seconds; they add up to Simulation::seconds. Each but the first is what its cause adds when
 /// the causes are added one after the other, in this order.
-struct StepParts {
+struct SimulatedParts {
   double ideal = 0;      ///< a rank's computations, as the mean over the ranks
   double bubble = 0;     ///< ranks wait for each other, although all have equally much to do
   double imbalance = 0;  ///< some ranks or stages have more to do than others
@@ -40,6 +40,6 @@ struct StepParts {
 
 /// Returns the parts of a step of `schedule`, which must be lowered and legal. Throws Error unless there are costs for
 /// every stage.
-StepParts step_parts(const Schedule& schedule, const Costs& costs);
+SimulatedParts simulated_parts(const Schedule& schedule, const Costs& costs);
 
 }  // namespace stagecoach

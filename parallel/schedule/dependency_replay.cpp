@@ -51,7 +51,7 @@ std::optional<Action> DependencyReplay::missing(const Action& action) const {
     }
     case Operation::update: {
       const auto gradient = gradient_missing(action);
-      return gradient || !schedule_.meets_others(schedule_.rank_of(action)) ? gradient : rank_missing(action);
+      return gradient || !schedule_.has_rendezvous(schedule_.rank_of(action)) ? gradient : rank_missing(action);
     }
   }
   return std::nullopt;
@@ -100,7 +100,7 @@ std::optional<Action> DependencyReplay::replica_missing(const Action& reduction)
 
 /// Ranks that meet must all reach an update. Returns the next action of one that has not.
 std::optional<Action> DependencyReplay::rank_missing(const Action& update) const {
-  for (const int rank : schedule_.meeting) {
+  for (const int rank : schedule_.rendezvous) {
     if (const auto next = not_there(rank, update, updates_)) {
       return next;
     }
@@ -108,12 +108,13 @@ std::optional<Action> DependencyReplay::rank_missing(const Action& update) const
   return std::nullopt;
 }
 
-std::optional<Action> DependencyReplay::not_there(int rank, const Action& meeting, const std::vector<int>& done) const {
-  if (done[static_cast<std::size_t>(rank)] > meeting.microbatch || is_done(rank)) {
+std::optional<Action> DependencyReplay::not_there(int rank, const Action& rendezvous,
+                                                  const std::vector<int>& done) const {
+  if (done[static_cast<std::size_t>(rank)] > rendezvous.microbatch || is_done(rank)) {
     return std::nullopt;
   }
   const Action& its_next = schedule_.ranks[static_cast<std::size_t>(rank)][next(rank)];
-  const bool is_there = its_next.operation == meeting.operation && its_next.microbatch == meeting.microbatch;
+  const bool is_there = its_next.operation == rendezvous.operation && its_next.microbatch == rendezvous.microbatch;
   return is_there ? std::nullopt : std::optional(its_next);
 }
 
@@ -132,8 +133,8 @@ void DependencyReplay::finish(const Action& action, int rank) {
 void DependencyReplay::wake(const Action& action, int rank, std::vector<int>& open) const {
   if (is_send(action.operation) || (is_receive(action.operation) && sends_wait_)) {
     open.push_back(schedule_.rank_of(other_end(action)));
-  } else if (action.operation == Operation::update && schedule_.meets_others(rank)) {
-    open.insert(open.end(), schedule_.meeting.begin(), schedule_.meeting.end());
+  } else if (action.operation == Operation::update && schedule_.has_rendezvous(rank)) {
+    open.insert(open.end(), schedule_.rendezvous.begin(), schedule_.rendezvous.end());
   } else if (schedule_.batch > 0 &&
              (gives_weight_gradient(action.operation) || action.operation == Operation::reduce_grad)) {
     // The other replicas may be waiting to reduce.

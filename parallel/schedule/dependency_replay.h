@@ -39,9 +39,9 @@ class DependencyReplay {
   std::optional<Action> gradient_missing(const Action& reduction_or_update) const;
   std::optional<Action> replica_missing(const Action& reduction) const;
   std::optional<Action> rank_missing(const Action& update) const;
-  /// Returns the next action of `rank` if it has not reached the reduction or update `meeting`; `done` are those that
-  /// each rank has done.
-  std::optional<Action> not_there(int rank, const Action& meeting, const std::vector<int>& done) const;
+  /// Returns the next action of `rank` if it has not reached the reduction or update `rendezvous`; `done` are those
+  /// that each rank has done.
+  std::optional<Action> not_there(int rank, const Action& rendezvous, const std::vector<int>& done) const;
   /// Adds to `open` the ranks that may have been waiting for `action`.
   void wake(const Action& action, int rank, std::vector<int>& open) const;
 

@@ -94,8 +94,8 @@ class RankTimes {
   }
 
   /// Runs `action` on `rank` as soon as the rank is free and the input of the action is ready; a reduction also waits
-  /// until `met`, when the same rank of every other pipeline has reached it.
-  Simulation::Timed run(int rank, const Action& action, double met = 0) {
+  /// until `all_reached`, when the same rank of every other pipeline has reached it.
+  Simulation::Timed run(int rank, const Action& action, double all_reached = 0) {
     const auto r = static_cast<std::size_t>(rank);
     double& free = free_[r];
     double start = free;
@@ -105,14 +105,14 @@ class RankTimes {
     } else if (is_receive(action.operation)) {
       messages_.post(action, can_begin(r));
     } else if (action.operation == Operation::reduce_grad) {
-      return reduce(r, action, met);
+      return reduce(r, action, all_reached);
     } else if (action.operation == Operation::update) {
       start = update_start(r);
-      if (action.microbatch == meetings_) {  // when the first of the ranks that meet asks, all have reached it
-        met_ = meeting_end();
-        ++meetings_;
+      if (action.microbatch == rendezvous_done_) {  // when the first of the ranks that meet asks, all have reached it
+        rendezvous_time_ = rendezvous_end();
+        ++rendezvous_done_;
       }
-      update(r, action, met_);
+      update(r, action, rendezvous_time_);
     } else {
       start = std::max(can_begin(r), ready(action));
       free = start + work(r, action);
@@ -126,10 +126,10 @@ class RankTimes {
     const bool is_listed = !before_.empty() && next_[rank] < before_[rank].size();
     return free_[rank] + (is_listed ? before_[rank][next_[rank]] : after_[rank]);
   }
-  /// Returns when the ranks that meet in their next update have met.
-  double meeting_end() const {
+  /// Returns when the ranks of the rendezvous in their next update have reached it.
+  double rendezvous_end() const {
     double end = 0;
-    for (const int each : schedule_.meeting) {
+    for (const int each : schedule_.rendezvous) {
       const auto rank = static_cast<std::size_t>(each);
       const double there = update_start(rank) + costs_.norm_work_of(rank) + costs_.norm_exchange_of(rank);
       end = std::max(end, there + costs_.norm_sum);
@@ -140,10 +140,10 @@ class RankTimes {
   void set_sizes(const std::vector<double>& sizes) { messages_.set_sizes(sizes); }
   /// Returns the work that `rank` has left after its last action so far.
   double after_last(std::size_t rank) const { return after_[rank]; }
-  /// Ends a step that lists no updates: each rank updates, those that meet from `met` on.
-  void end_step(double met) {
+  /// Ends a step that lists no updates: each rank updates, those that meet from `all_reached` on.
+  void end_step(double all_reached) {
     for (std::size_t rank = 0; rank < free_.size(); ++rank) {
-      update(rank, {Operation::update, 0, 0}, met);
+      update(rank, {Operation::update, 0, 0}, all_reached);
     }
   }
   /// Lets the next step take the times of the first one again.
@@ -155,11 +155,11 @@ class RankTimes {
   /// Returns when `rank` begins an update that comes next: before one at the end of a step it waits for its reductions.
   double update_start(std::size_t rank) const { return std::max(can_begin(rank), reduced_[rank]); }
 
-  void update(std::size_t rank, const Action& action, double met) {
+  void update(std::size_t rank, const Action& action, double all_reached) {
     const double start = update_start(rank);
     const double seconds = work(rank, action);
-    free_[rank] =
-        schedule_.meets_others(static_cast<int>(rank)) ? met + seconds - costs_.norm_work_of(rank) : start + seconds;
+    free_[rank] = schedule_.has_rendezvous(static_cast<int>(rank)) ? all_reached + seconds - costs_.norm_work_of(rank)
+                                                                   : start + seconds;
     after_[rank] = costs_.after_of(action, rank);
   }
 
@@ -173,13 +173,13 @@ class RankTimes {
   }
   /// Before an update that is listed, the rank waits for its replicas. At the end of a step, the reductions of its
   /// stages overlap with its other work and run one after the other.
-  Simulation::Timed reduce(std::size_t rank, const Action& action, double met) {
+  Simulation::Timed reduce(std::size_t rank, const Action& action, double all_reached) {
     const auto stage = static_cast<std::size_t>(action.stage);
     const double ready = can_begin(rank);
     const double own_work = work(rank, action);
     const double seconds = costs_.average.empty() ? 0 : costs_.average[stage];
     const bool waits = schedule_.batch > 0;
-    const double all_ready = std::max(ready, waits ? whole_.at(action.stage, action.microbatch) : met);
+    const double all_ready = std::max(ready, waits ? whole_.at(action.stage, action.microbatch) : all_reached);
     const double start = std::max(all_ready + own_work, waits ? 0 : reduced_[rank]);
     free_[rank] = waits ? start + seconds : ready + own_work;
     reduced_[rank] = start + seconds;
@@ -225,8 +225,8 @@ class RankTimes {
   std::vector<double> free_;
   std::vector<double> after_;    // the rank's work before its next action
   std::vector<double> reduced_;  // when the reductions of each rank end
-  int meetings_ = 0;             // in updates that are listed
-  double met_ = 0;               // when the last one was
+  int rendezvous_done_ = 0;      // in updates that are listed
+  double rendezvous_time_ = 0;   // when the last one was
 };
 
 /// The clocks of all pipelines that run a schedule beside each other (Costs::other_pipelines). They do the same work at
@@ -249,28 +249,28 @@ class PipelineTimes {
   }
   /// Runs `action` on `rank` of each pipeline; returns its times in the first one.
   Simulation::Timed run(int rank, const Action& action) {
-    double met = 0;
+    double all_reached = 0;
     if (action.operation == Operation::reduce_grad) {
       for (const RankTimes& pipeline : pipelines_) {
-        met = std::max(met, pipeline.can_begin(static_cast<std::size_t>(rank)));
+        all_reached = std::max(all_reached, pipeline.can_begin(static_cast<std::size_t>(rank)));
       }
     }
-    const Simulation::Timed times = pipelines_.front().run(rank, action, met);
+    const Simulation::Timed times = pipelines_.front().run(rank, action, all_reached);
     for (RankTimes& pipeline : std::span(pipelines_).subspan(1)) {
-      pipeline.run(rank, action, met);
+      pipeline.run(rank, action, all_reached);
     }
     return times;
   }
   /// Ends a step; returns when the last rank is free.
   double end_step() {
-    double met = 0;
+    double all_reached = 0;
     for (const RankTimes& pipeline : pipelines_) {
-      met = std::max(met, pipeline.meeting_end());
+      all_reached = std::max(all_reached, pipeline.rendezvous_end());
     }
     double last = 0;
     for (RankTimes& pipeline : pipelines_) {
       if (schedule_.batch == 0) {  // otherwise updates are listed
-        pipeline.end_step(met);
+        pipeline.end_step(all_reached);
       }
       last = std::max(last, *std::max_element(pipeline.free().begin(), pipeline.free().end()));
     }

@@ -91,7 +91,7 @@ struct Schedule : Placement {
   /// Whether a send ends only when its receiver has taken the message. Otherwise the rank continues at once.
   bool sends_wait = false;
   /// The ranks that meet in each update: all if the norm of all gradients clips them, two with tied weights, or none.
-  std::vector<int> meeting = {};
+  std::vector<int> rendezvous = {};
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
   /// Returns the number of actions of all ranks.
@@ -99,7 +99,9 @@ struct Schedule : Placement {
   using Placement::rank_of;
   /// Returns the rank that runs `action`.
   int rank_of(const Action& action) const { return rank_of(action.stage, action.microbatch); }
-  bool meets_others(int rank) const { return std::find(meeting.begin(), meeting.end(), rank) != meeting.end(); }
+  bool has_rendezvous(int rank) const {
+    return std::find(rendezvous.begin(), rendezvous.end(), rank) != rendezvous.end();
+  }
   /// Returns the number of micro-batches from one update of a stage to the next: whole batches in which all replicas
   /// have equally many micro-batches. The last update of a schedule may have fewer.
   int microbatches_per_update(int stage) const { return std::lcm(batch, replicas_of(stage)); }

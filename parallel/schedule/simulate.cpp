@@ -112,11 +112,6 @@ double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t ra
   return busy;
 }
 
-std::int64_t count_timed(const std::vector<Action>& actions) {
-  return std::count_if(actions.begin(), actions.end(),
-                       [](const Action& action) { return !is_message(action.operation); });
-}
-
 void require_seconds(const Schedule& schedule, const ActionSeconds& seconds) {
   for (std::size_t r = 0; r < schedule.ranks.size() && !seconds.empty(); ++r) {
     const std::int64_t listed = count_timed(schedule.ranks[r]);
@@ -139,6 +134,19 @@ std::optional<double> first_start(const std::vector<Action>& actions, const std:
 }
 
 }  // namespace
+
+double total_seconds(const ActionSeconds& seconds) {
+  double total = 0;
+  for (const std::vector<double>& rank : seconds) {
+    total = std::accumulate(rank.begin(), rank.end(), total);
+  }
+  return total;
+}
+
+std::int64_t count_timed(const std::vector<Action>& actions) {
+  return std::count_if(actions.begin(), actions.end(),
+                       [](const Action& action) { return !is_message(action.operation); });
+}
 
 Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds,
                     const ActionSeconds& before) {

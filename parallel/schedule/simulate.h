@@ -50,8 +50,8 @@ struct Costs {
   /// The time that the replicas of each stage take to sum their gradients, from the moment when the last replica is
   /// ready: [stages], or empty for zeros.
   std::vector<double> average = {};
-  /// Where ranks meet in an update (Schedule::meeting): [ranks], or empty for zeros. The part of its update that a rank
-  /// has done when it meets the others, and the time of the exchanges within that part.
+  /// Where ranks meet in an update (Schedule::rendezvous): [ranks], or empty for zeros. The part of its update that a
+  /// rank has done when it meets the others, and the time of the exchanges within that part.
   std::vector<double> norm_work = {};
   std::vector<double> norm_exchange = {};
   /// The time in which they sum the squares of all gradients, from the moment when the last rank is there.
@@ -72,6 +72,10 @@ Costs with_recompute(Costs costs);
 
 /// The time of every computation, reduction and update, in the order of its rank: [ranks][all actions except messages].
 using ActionSeconds = std::vector<std::vector<double>>;
+/// Returns the sum of all of them.
+double total_seconds(const ActionSeconds& seconds);
+/// Returns how many of `actions` have a time of their own: all but messages.
+std::int64_t count_timed(const std::vector<Action>& actions);
 
 struct Simulation {
   double seconds = 0;                 ///< from the first action to the end of the last, of all pipelines

@@ -171,6 +171,17 @@ TEST_F(ModelledPrediction, IsWhatRanksWithSeveralStagesTake) {
   }
 }
 
+// A bucket is full with each weight, so it matters whether the bias before or after it is in the same one.
+TEST_F(ModelledPrediction, IsWhatBucketsOfFewTensorsTake) {
+  make_data(96, 32);
+  for (const char* model : {"mlp", "vit"}) {
+    expect_predicted(kCh08,
+                     {"--mesh", "dp=2,pp=2", "--model", model, "--microbatches", "2", "--bucket-size", "64KiB",
+                      "--first-bucket-size", "64KiB"},
+                     {"1ms,1GB/s"});
+  }
+}
+
 // Of a backward in two parts, each exchanges what it computes, with nothing beside it.
 TEST_F(ModelledPrediction, IsWhatTensorParallelRanksWithASplitBackwardTake) {
   make_data(96, 32);

@@ -67,7 +67,7 @@ def complaints_of_parts(metrics):
     wrong = []
     for epoch in map(json.loads, metrics.splitlines()):
         parts, step = epoch.get("step_parts"), epoch["seconds"] / epoch["steps"]
-        if parts is not None and abs(sum(parts.values()) - step) > 1e-9 * step:
+        if parts is not None and not abs(sum(parts.values()) - step) <= 1e-9 * step:  # nor NaN
             wrong.append(f"the parts of a step of {step} s add up to {sum(parts.values())} s: {parts}")
     return wrong
 

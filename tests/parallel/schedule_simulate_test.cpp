@@ -210,7 +210,7 @@ TEST(Simulate, UpdatesMeet) {
     Costs costs = unit_costs(2, 1);
     costs.update = {3, 4};
     const Simulation apart = simulate(schedule, costs);
-    schedule.meeting = {0, 1};
+    schedule.rendezvous = {0, 1};
     costs.norm_work = {1, 2};
     costs.norm_exchange = {0.5, 0};
     costs.norm_sum = 5;
@@ -239,7 +239,7 @@ TEST(Simulate, PipelinesBesideEachOtherMeet) {
   EXPECT_DOUBLE_EQ(beside.seconds, alone.seconds + 2 * 0.5);
   schedule = lower(make_schedule("gpipe", 2, 1));
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).ends[0], 6 + 3);
-  schedule.meeting = {0, 1};
+  schedule.rendezvous = {0, 1};
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).ends[0], 6 + 2 * 0.5 + 3);
 }
 

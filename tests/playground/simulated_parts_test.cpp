@@ -10,14 +10,14 @@
 namespace stagecoach {
 namespace {
 
-double sum_of(const StepParts& parts) {
+double sum_of(const SimulatedParts& parts) {
   return parts.ideal + parts.bubble + parts.imbalance + parts.messages + parts.update;
 }
 
 Schedule lowered_1f1b() { return lower(make_schedule("1f1b", 4, 8)); }
 
-TEST(StepParts, OfEqualStagesAreWorkAndBubble) {
-  const StepParts parts = step_parts(lowered_1f1b(), Costs::uniform(4, 1, 1, 1));
+TEST(SimulatedParts, OfEqualStagesAreWorkAndBubble) {
+  const SimulatedParts parts = simulated_parts(lowered_1f1b(), Costs::uniform(4, 1, 1, 1));
   EXPECT_DOUBLE_EQ(parts.ideal, 8 * 3);
   EXPECT_DOUBLE_EQ(parts.bubble, 3 * 3);
   EXPECT_DOUBLE_EQ(parts.imbalance, 0);
@@ -25,11 +25,11 @@ TEST(StepParts, OfEqualStagesAreWorkAndBubble) {
   EXPECT_DOUBLE_EQ(parts.update, 0);
 }
 
-TEST(StepParts, OfASlowStageIsImbalance) {
+TEST(SimulatedParts, OfASlowStageIsImbalance) {
   Costs costs = Costs::uniform(4, 1, 1, 1);
   costs.forward[3] = 3;
   costs.backward[3] = 4;
-  const StepParts parts = step_parts(lowered_1f1b(), costs);
+  const SimulatedParts parts = simulated_parts(lowered_1f1b(), costs);
   EXPECT_DOUBLE_EQ(parts.ideal, 8 * (3 * 3 + 7) / 4.0);
   EXPECT_DOUBLE_EQ(parts.bubble, 3 * 4);
   EXPECT_DOUBLE_EQ(parts.imbalance, (8 * 7 + 3 * 3) - 11 * 4);  // the last rank sets the pace
@@ -37,25 +37,25 @@ TEST(StepParts, OfASlowStageIsImbalance) {
   EXPECT_DOUBLE_EQ(parts.update, 0);
 }
 
-TEST(StepParts, OfOneRankIsWorkAndUpdate) {
+TEST(SimulatedParts, OfOneRankIsWorkAndUpdate) {
   Costs costs = Costs::uniform(1, 1, 1, 1);
   costs.update = {5};
-  const StepParts parts = step_parts(lower(make_schedule("gpipe", 1, 8)), costs);
+  const SimulatedParts parts = simulated_parts(lower(make_schedule("gpipe", 1, 8)), costs);
   EXPECT_DOUBLE_EQ(parts.ideal, 8 * 3);
   EXPECT_DOUBLE_EQ(parts.bubble, 0);
   EXPECT_DOUBLE_EQ(parts.update, 5);
 }
 
-TEST(StepParts, OfMessagesIsTheirTravelThroughAllStages) {
+TEST(SimulatedParts, OfMessagesIsTheirTravelThroughAllStages) {
   Costs costs = Costs::uniform(4, 1, 1, 1);
   costs.message = {0.5, 0.5, 0.5};
-  const StepParts parts = step_parts(lower(make_schedule("naive", 4, 2)), costs);
+  const SimulatedParts parts = simulated_parts(lower(make_schedule("naive", 4, 2)), costs);
   EXPECT_DOUBLE_EQ(parts.ideal, 2 * 3);
   EXPECT_DOUBLE_EQ(parts.bubble, 3 * 2 * 3);
   EXPECT_DOUBLE_EQ(parts.messages, 2 * 6 * 0.5);
 }
 
-TEST(StepParts, AddUpToTheStepOf200RandomRuns) {
+TEST(SimulatedParts, AddUpToTheStepOf200RandomRuns) {
   const Philox random(52);
   std::uint64_t drawn = 0;
   const auto draw = [&](int end) { return static_cast<int>(random.uniform(drawn++) * end); };
@@ -75,7 +75,7 @@ TEST(StepParts, AddUpToTheStepOf200RandomRuns) {
     }
     costs.transfer = costs.message;
     costs.update.assign(schedule.ranks.size(), draw(3));
-    EXPECT_NEAR(sum_of(step_parts(schedule, costs)), simulate(schedule, costs).seconds, 1e-9) << name << " " << p;
+    EXPECT_NEAR(sum_of(simulated_parts(schedule, costs)), simulate(schedule, costs).seconds, 1e-9) << name << " " << p;
   }
 }
 
