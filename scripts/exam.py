@@ -121,7 +121,7 @@ def paper(e):
 
 def key_of_schedules(e):
     flags = f"--smoke --model mlp --depth 24 --balance layers --ranks {e.p} --microbatches {e.m} --explain"
-    names = {"GPipe": "gpipe", "1F1B": "1f1b", f"interleaved, {e.v} chunks": f"foldx_fifo --chunks {e.v}", "zb-h1": "zb-h1"}
+    names = {"GPipe": "gpipe", "1F1B": "1f1b", f"interleaved, {e.v} chunks": f"interleaved --chunks {e.v}", "zb-h1": "zb-h1"}
     say("""**1.** (p - 1) / (m + p - 1) for GPipe and 1F1B, (p - 1) / (v m + p - 1) and (p - 1) / (3 m + p - 1): a point
         each. GPipe holds m on each rank and 1F1B p - r on rank r, a point each. Rank 0 of the interleaved order holds
         one more than its warm-up, two points.""")

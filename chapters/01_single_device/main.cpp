@@ -52,13 +52,16 @@ void train_step(const Tensor& images, const Tensor& labels, std::int64_t microba
   optimizer.zero_grad();
 }
 
-/// Counts the test images that the model classifies correctly, with forwards only.
-void evaluate(Module& model, Epoch& epoch, DeviceLoader& loader) {
+/// Counts the test images that the model classifies correctly, with forwards only: of micro-batches, as in training.
+void evaluate(Module& model, std::int64_t microbatch_count, Epoch& epoch, DeviceLoader& loader) {
   const NoGrad no_grad;  // nothing is kept for a backward
   model.train(false);
   for (const Batch& batch : epoch.test_batches(loader)) {
-    const Tensor logits = model.forward(model_input(batch.inputs));
-    count_correct(logits, batch.targets, epoch.test_sums().correct);  // adds to the last argument
+    const std::vector<Tensor> y = micro_batches(batch.targets, microbatch_count);
+    for (std::size_t i = 0; const Tensor& x : micro_batches(batch.inputs, microbatch_count)) {
+      const Tensor logits = model.forward(model_input(x));
+      count_correct(logits, y[i++], epoch.test_sums().correct);  // adds to the last argument
+    }
   }
   model.train(true);
 }
@@ -92,7 +95,7 @@ void train(const Settings& settings) {
                    epoch.train_sums());
       });
     }
-    evaluate(*model, epoch, test_loader);
+    evaluate(*model, settings.training.microbatches, epoch, test_loader);
   }
   print_sample(settings, *model, device);  // --sample: what a model of text writes
 }

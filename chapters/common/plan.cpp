@@ -162,7 +162,7 @@ Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computation
       lower(computations, {.receives = receives_of(pipeline), .sends_wait = kind != nullptr && kind->sends_wait});
   if (const auto problems = check(schedule); !problems.empty()) {
     throw UsageError(
-        fmt::format("--receives {} with --schedule {}: {}; give --receives ahead, or --schedule foldx_fifo, which has "
+        fmt::format("--receives {} with --schedule {}: {}; give --receives ahead, or --schedule interleaved, which has "
                     "the same order but sends that do not wait",
                     pipeline.receives.text(), pipeline.schedule, problems.front()));
   }
@@ -242,8 +242,8 @@ std::vector<std::string> schedules_with_default(const std::string& first) {
 }
 
 std::vector<std::string> mesh_schedules() {
-  return {"1f1b",       "gpipe",          "zb-h1", "naive", "interleaved", "foldx_aiao",
-          "foldx_fifo", "interleaved-zb", "zb-h2", "zbv",   "dualpipev"};
+  return {"1f1b",       "gpipe",          "zb-h1", "naive", "interleaved", "interleaved-sync",
+          "foldx_aiao", "interleaved-zb", "zb-h2", "zbv",   "dualpipev"};
 }
 
 Plan make_pipeline_plan(const Settings& settings, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,

@@ -3,8 +3,8 @@ import { VERSIONS } from "./library.js";
 import { number } from "./painter.js";
 
 export const TITLES = {
-  naive: "Naive", gpipe: "GPipe", "1f1b": "1F1B", interleaved: "Interleaved 1F1B", foldx_aiao: "Looped breadth-first",
-  foldx_fifo: "Interleaved, nobody waits", "zb-h1": "Zero bubble H1", "zb-h2": "Zero bubble H2", "interleaved-zb": "Interleaved zero bubble",
+  naive: "Naive", gpipe: "GPipe", "1f1b": "1F1B", interleaved: "Interleaved 1F1B",
+  "interleaved-sync": "Interleaved 1F1B, senders wait", foldx_aiao: "Looped breadth-first", "zb-h1": "Zero bubble H1", "zb-h2": "Zero bubble H2", "interleaved-zb": "Interleaved zero bubble",
   zbv: "Zero bubble V", dualpipev: "DualPipe V", pipedream: "PipeDream",
 }; // prettier-ignore
 

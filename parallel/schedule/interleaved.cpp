@@ -157,10 +157,9 @@ int peak_of_interleaved(const ScheduleSizes& s, int rank) {
 
 ScheduleKind interleaved_kind() {
   return {.name = "interleaved",
-          .summary = "1F1B over chunks; senders wait for their receivers",
+          .summary = "1F1B over chunks",
           .max_chunks = kAnyChunks,
           .takes_group = true,
-          .sends_wait = true,  // as in Megatron-LM and AscendSpeed
           .idle_share = kInterleavedIdleShare,
           .idle_domain = "m >= p",
           .idle = idle_of_chunks,
@@ -170,13 +169,13 @@ ScheduleKind interleaved_kind() {
           }};
 }
 
-ScheduleKind foldx_fifo_kind() {
+ScheduleKind interleaved_sync_kind() {
   ScheduleKind kind = interleaved_kind();
-  kind.name = "foldx_fifo";
-  kind.summary = "the order of interleaved; no sender waits";
-  kind.sends_wait = false;
+  kind.name = "interleaved-sync";
+  kind.summary = "the order of interleaved; senders wait for their receivers";
+  kind.sends_wait = true;  // as in Megatron-LM with --no-overlap-p2p-communication
   kind.make = [](const ScheduleSizes& s) {
-    return interleaved_schedule("foldx_fifo", s.ranks, s.microbatches, s.chunks, s.group);
+    return interleaved_schedule("interleaved-sync", s.ranks, s.microbatches, s.chunks, s.group);
   };
   return kind;
 }

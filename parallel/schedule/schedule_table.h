@@ -17,8 +17,8 @@ ScheduleKind gpipe_kind();
 ScheduleKind one_f_one_b_kind();
 // Several stages per rank, round-robin: interleaved.cpp.
 ScheduleKind interleaved_kind();
+ScheduleKind interleaved_sync_kind();
 ScheduleKind looped_breadth_first_kind();
-ScheduleKind foldx_fifo_kind();
 ScheduleKind interleaved_zero_bubble_kind();
 // One stage per rank, backwards split into I and W: zero_bubble.cpp.
 ScheduleKind zero_bubble_h1_kind();
@@ -34,8 +34,8 @@ inline constexpr ScheduleKind (*kScheduleTable[])() = {
     gpipe_kind,
     one_f_one_b_kind,
     interleaved_kind,
+    interleaved_sync_kind,
     looped_breadth_first_kind,
-    foldx_fifo_kind,
     zero_bubble_h1_kind,
     zero_bubble_h2_kind,
     interleaved_zero_bubble_kind,

@@ -42,7 +42,7 @@ TEST_F(Pipelines, EqualOneDeviceByteForByte) {
         {kInterleaved, {"--schedule", "zbv", "--ranks", "4", "--recompute"}},
         {kInterleaved, {"--schedule", "dualpipev", "--ranks", "2", "--clock", "virtual"}},
         {kInterleaved, {"--schedule", "foldx_aiao", "--chunks", "4", "--recompute"}}}},
-      {"6", {{kInterleaved, {"--chunks", "3", "--ranks", "3"}}, {kInterleaved, {"--schedule", "foldx_fifo"}}}}};
+      {"6", {{kInterleaved, {"--chunks", "3", "--ranks", "3"}}, {kInterleaved, {"--schedule", "interleaved-sync"}}}}};
   for (const auto& [count, pipelines] : variants) {
     const std::string one = "one-" + count;
     ASSERT_EQ(train(kCh01, one, {"--microbatches", count}).exit_code, 0);

@@ -91,7 +91,7 @@ PROGRAMS = {
     },
     "ch05_interleaved": {
         **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE, **GRAPH,
-        "schedule": ["interleaved", "1f1b", "foldx_aiao", "foldx_fifo", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
+        "schedule": ["interleaved", "1f1b", "foldx_aiao", "interleaved-sync", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
                      "dualpipev", "gpipe", "naive", "good.csv",
                      "overflow.csv", "huge.csv", "short.csv", "nowhere.csv"],
         "chunks": ["0", "1", "2", "3", "6", "1024", "1025"],

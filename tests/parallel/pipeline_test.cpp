@@ -77,7 +77,7 @@ class EverySchedule : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(Pipeline, EverySchedule,
                          ::testing::Values(Case{"naive", 1}, Case{"gpipe", 1}, Case{"1f1b", 1}, Case{"zb-h1", 1},
                                            Case{"zb-h2", 1}, Case{"interleaved", 2}, Case{"interleaved", 4},
-                                           Case{"foldx_fifo", 2}, Case{"foldx_aiao", 1}, Case{"foldx_aiao", 2},
+                                           Case{"interleaved-sync", 2}, Case{"foldx_aiao", 1}, Case{"foldx_aiao", 2},
                                            Case{"foldx_aiao", 4}, Case{"interleaved-zb", 2}, Case{"interleaved-zb", 3},
                                            Case{"zbv", 2}, Case{"dualpipev", 2}),
                          name_of_case);

@@ -115,7 +115,7 @@ TEST(Generators, OneChunkIsTheStraightPipeline) {
 }
 
 TEST(Generators, OneNameIsAnotherOrderOfWaiting) {
-  EXPECT_EQ(make_schedule("foldx_fifo", 2, 4, 2), make_schedule("interleaved", 2, 4, 2));
+  EXPECT_EQ(make_schedule("interleaved-sync", 2, 4, 2), make_schedule("interleaved", 2, 4, 2));
 }
 
 TEST(Generators, RefuseSizesBelowOne) {
@@ -175,8 +175,8 @@ TEST(Generators, EveryLegalGroupIsLegalWithThePeakOfThePapers) {
 }
 
 TEST(Generators, SpeakOfThemselvesByTheirOwnName) {
-  EXPECT_TRUE(fails_with<UsageError>({"foldx_fifo: 9 micro-batches cannot run in groups of 4"},
-                                     [] { make_schedule("foldx_fifo", 4, 9, 2); }));
+  EXPECT_TRUE(fails_with<UsageError>({"interleaved-sync: 9 micro-batches cannot run in groups of 4"},
+                                     [] { make_schedule("interleaved-sync", 4, 9, 2); }));
   EXPECT_TRUE(fails_with<UsageError>({"interleaved with one chunk per rank", "expected no `group`, got 4"},
                                      [] { make_schedule("interleaved", 4, 8, 1, 4); }));
 }

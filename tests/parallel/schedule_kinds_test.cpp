@@ -111,7 +111,7 @@ TEST(ScheduleKinds, HaveTheFormulasOfThePapers) {
   EXPECT_DOUBLE_EQ(share("1f1b"), 3.0 / (16 + 3));
   EXPECT_DOUBLE_EQ(share("interleaved", 2), 3.0 / (2 * 16 + 3));
   EXPECT_DOUBLE_EQ(share("foldx_aiao", 2), 3.0 / (2 * 16 + 3));
-  EXPECT_DOUBLE_EQ(share("foldx_fifo", 3), 3.0 / (3 * 16 + 3));
+  EXPECT_DOUBLE_EQ(share("interleaved-sync", 3), 3.0 / (3 * 16 + 3));
   EXPECT_DOUBLE_EQ(share("zb-h1"), 3.0 / (3 * 16 + 3));
   EXPECT_DOUBLE_EQ(share("zb-h2"), 3.0 / (3 * 16 + 3));
   EXPECT_DOUBLE_EQ(share("interleaved-zb", 2), 3.0 / (3 * 2 * 16 + 3));
@@ -208,7 +208,7 @@ TEST(ScheduleKinds, SayWhatTheSchedulesAre) {
     EXPECT_EQ(kind.splits_backward, splits);
     const Placement placement = kind.is_v_shaped ? v_placement(4) : round_robin_placement(4 * kind.min_chunks, 4);
     EXPECT_EQ(static_cast<const Placement&>(schedule), placement);
-    EXPECT_EQ(kind.sends_wait, kind.name == "interleaved");
+    EXPECT_EQ(kind.sends_wait, kind.name == "interleaved-sync");
     EXPECT_FALSE(kind.summary.empty());
     EXPECT_EQ(schedule_if_legal(kind.name, 4, 8, 3).has_value(), kind.takes_chunks());
     EXPECT_EQ(schedule_if_legal(kind.name, 4, 8, kind.takes_chunks() ? 2 : 0, 8).has_value(), kind.takes_group);
