@@ -224,7 +224,7 @@ void explain_stream(const StreamPlan& plan) {
              to_text(settings.run.lowered ? shown : computations_of(shown)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? measured_times(settings) : "where " + unit_text(plan, "1 per rank of its stage,"),
-             draw_text(shown, beginning, standard_output(), ledger));
+             draw_text(shown, beginning, standard_output(), ledger, measured ? "s" : "units"));
   const Ledger epoch_ledger = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);

@@ -245,7 +245,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Tra
   }
   fmt::print("\nTimelines, {}\n{}",
              measured ? "with the times that the model takes here" : "where a forward takes 1 and a backward 2",
-             draw_text(timelines, standard_output()));
+             draw_text(timelines, standard_output(), measured ? "s" : "units"));
   fmt::print("\n  {:<10} {:>12} {:>8} {:>8}\n", "mode", unit, "idle", "overlap");
   for (const auto& [mode, timeline] : timelines) {
     fmt::print("  {:<10} {:>12.6g} {:>7.1f}% {:>7.1f}%\n", mode, timeline.seconds, 100 * timeline.idle(),

@@ -330,7 +330,7 @@ void explain(const Plan& plan, double collective_bytes) {
   fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.pipeline.schedule),
              to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));
   fmt::print("\nTimeline, {}\n{}", measured ? measured_times(settings) : "where " + unit_text(plan),
-             draw_text(plan.schedule, simulation, standard_output()));
+             draw_text(plan.schedule, simulation, standard_output(), {}, measured ? "s" : "units"));
   fmt::print("\n  step            {}\n", step_text(simulation.seconds, measured));
   if (kNoticed * planned.further_seconds < simulation.seconds) {
     fmt::print("  further steps   {} each, which ranks begin before the slowest ends this one\n",

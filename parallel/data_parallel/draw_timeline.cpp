@@ -45,8 +45,15 @@ TimelineChart chart_of(const NamedTimelines& timelines) {
 
 }  // namespace
 
-std::string draw_text(const NamedTimelines& timelines, const Terminal& terminal) {
-  return timeline_text(chart_of(timelines), terminal);
+std::string draw_text(const NamedTimelines& timelines, const Terminal& terminal, const std::string& unit) {
+  TimelineChart chart = chart_of(timelines);
+  chart.unit = unit;
+  for (TimelineRow& row : chart.rows) {
+    for (TimelineBar& bar : row.bars) {
+      bar.label.insert(0, bar.mark == '|' ? "|" : "");  // else a name would follow the last message's fill
+    }
+  }
+  return timeline_text(chart, terminal);
 }
 
 std::string draw_svg(const NamedTimelines& timelines, const std::string& title, const std::string& unit) {

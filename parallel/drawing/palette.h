@@ -12,16 +12,17 @@ struct Colour {
   const char* svg;
   int terminal;
   int terminal_light;  ///< a lighter shade of it
+  int terminal_dark;   ///< a darker one
 };
 
-inline constexpr Colour kSkyBlue{"#56b4e9", 74, 117};
-inline constexpr Colour kOrange{"#e69f00", 214, 222};
-inline constexpr Colour kYellow{"#f0e442", 227, 230};
-inline constexpr Colour kGreen{"#009e73", 36, 79};
-inline constexpr Colour kPurple{"#cc79a7", 175, 218};
-inline constexpr Colour kVermilion{"#d55e00", 166, 209};
-inline constexpr Colour kBlue{"#0072b2", 32, 110};
-inline constexpr Colour kBlack{"#000000", 244, 250};
+inline constexpr Colour kSkyBlue{"#56b4e9", 74, 117, 67};
+inline constexpr Colour kOrange{"#e69f00", 214, 222, 172};
+inline constexpr Colour kYellow{"#f0e442", 227, 230, 185};
+inline constexpr Colour kGreen{"#009e73", 36, 79, 29};
+inline constexpr Colour kPurple{"#cc79a7", 175, 218, 132};
+inline constexpr Colour kVermilion{"#d55e00", 166, 209, 130};
+inline constexpr Colour kBlue{"#0072b2", 32, 110, 25};
+inline constexpr Colour kBlack{"#000000", 244, 250, 240};
 inline constexpr const char* kIdleGrey = "#e4e4e4";
 
 /// Returns the i-th colour for boxes with black text. The list repeats after the last colour.

@@ -38,7 +38,7 @@ struct LegendEntry {
 
 struct TimelineChart {
   std::string title = {};
-  std::string unit = {};  ///< of time
+  std::string unit = {};  ///< of time; text shows "s" in ms
   double length = 0;
   std::vector<TimelineRow> rows = {};
   std::vector<LegendEntry> legend = {};
@@ -51,10 +51,11 @@ struct TimelineChart {
 /// Returns an SVG figure with a legend and an axis.
 std::string timeline_svg(const TimelineChart& chart);
 
-/// Returns one line per row, at most as wide as the terminal, and a legend; a dot is an idle moment. If all labels must
-/// be readable and one line is too short for them, the timeline continues in further blocks of lines, each of which
-/// begins with its time. If that would take too many blocks, there is only one, and labels that do not fit are reduced
-/// to their marks.
+/// Returns one line per row, at most as wide as the terminal, below an axis and above a legend. A number of the axis
+/// begins above its moment, a dot is an idle moment, and with colours a bar begins darker if it touches one like it. If
+/// all labels must be readable and one line is too short for them, the timeline continues in further blocks of lines,
+/// each with its axis. If that would take too many blocks, there is only one, and labels that do not fit are reduced to
+/// their marks.
 std::string timeline_text(const TimelineChart& chart, const Terminal& terminal);
 
 }  // namespace stagecoach

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <utility>
 
+#include "parallel/drawing/axis.h"
 #include "parallel/drawing/timeline.h"
 
 namespace stagecoach {
@@ -13,6 +15,8 @@ namespace {
 // In measured timelines the shortest bar may be tiny. Showing its label would stretch the timeline too far.
 constexpr double kMaxBlocks = 32;
 constexpr double kMaxUnevenBlocks = 6;
+
+constexpr int kColumnsPerTick = 10;
 
 /// The mapping from time to columns.
 struct Layout {
@@ -97,13 +101,18 @@ std::vector<Cell> draw_row(const TimelineRow& row, const Layout& layout) {
     if (end <= begin) {
       continue;  // too short to be seen
     }
-    std::fill(line.begin() + begin, line.begin() + end,
-              Cell{bar.fill, bar.is_light ? bar.colour.terminal_light : bar.colour.terminal});
+    const int shade = bar.is_light ? bar.colour.terminal_light : bar.colour.terminal;
+    std::fill(line.begin() + begin, line.begin() + end, Cell{bar.fill, shade});
+    if (begin > 0 && line[static_cast<std::size_t>(begin) - 1].colour == shade) {
+      line[static_cast<std::size_t>(begin)].colour = bar.colour.terminal_dark;
+    }
     write_label(bar, begin, end, layout, line);
     free = end;
   }
   return line;
 }
+
+std::string background(int colour) { return colour == 0 ? "\033[0m" : fmt::format("\033[48;5;{}m\033[30m", colour); }
 
 std::string text_of(const Cell* begin, const Cell* end, bool colours) {
   std::string text;
@@ -112,28 +121,48 @@ std::string text_of(const Cell* begin, const Cell* end, bool colours) {
   }
   for (const Cell* cell = begin; cell != end; ++cell) {
     if (colours && (cell == begin || cell[-1].colour != cell->colour)) {
-      text += cell->colour == 0 ? "\033[0m" : fmt::format("\033[48;5;{}m\033[30m", cell->colour);
+      text += background(cell->colour);
     }
     text += cell->character;
   }
   return colours ? text + "\033[0m" : text;
 }
 
+std::string axis_name(const TimelineChart& chart) { return chart.unit == "s" ? "ms" : "time"; }
+
+/// Returns the numbers above the block that begins at column `begin`.
+std::string axis_of(const TimelineChart& chart, const Layout& layout, int begin, int columns) {
+  const double factor = chart.unit == "s" ? 1e3 : 1;
+  const double low = begin / layout.scale * factor;
+  const double high = (begin + columns) / layout.scale * factor;
+  std::string line;
+  for (const Tick& tick : nice_ticks(low, high, columns / kColumnsPerTick)) {
+    const auto column = static_cast<std::size_t>(column_of(tick.value / factor, layout) - begin);
+    if ((line.empty() || column > line.size()) &&
+        column + tick.label.size() <= static_cast<std::size_t>(layout.columns)) {
+      line.resize(column, ' ');
+      line += tick.label;
+    }
+  }
+  return line;
+}
+
 /// Returns the meaning of marks and colours, in lines that fit.
-std::string legend_of(const TimelineChart& chart, std::size_t indent, std::size_t columns) {
-  std::vector<std::string> names;
+std::string legend_of(const TimelineChart& chart, std::size_t indent, const Terminal& terminal) {
+  std::vector<std::pair<std::string, int>> names;  // with their backgrounds
   for (const LegendEntry& entry : chart.legend) {
-    names.push_back(entry.name);
+    names.emplace_back(entry.name, terminal.colours ? entry.colour.terminal : 0);
   }
   if (!chart.idle_name.empty()) {
-    names.push_back(". " + chart.idle_name);
+    names.emplace_back(". " + chart.idle_name, 0);
   }
   if (!chart.note.empty()) {
-    names.push_back(chart.note);
+    names.emplace_back(chart.note, 0);
   }
+  const auto columns = static_cast<std::size_t>(terminal.columns);
   std::string text;
   std::size_t used = 0;  // columns used in the last line
-  for (const std::string& name : names) {
+  for (const auto& [name, colour] : names) {
     if (used == 0 || used + 2 + name.size() > columns) {
       text += fmt::format("{}{:<{}}", used == 0 ? "" : ",\n", "", indent);
       used = indent;
@@ -141,7 +170,7 @@ std::string legend_of(const TimelineChart& chart, std::size_t indent, std::size_
       text += ", ";
       used += 2;
     }
-    text += name;
+    text += colour == 0 ? name : background(colour) + name + background(0);
     used += name.size();
   }
   return names.empty() ? "" : text + "\n";
@@ -150,7 +179,8 @@ std::string legend_of(const TimelineChart& chart, std::size_t indent, std::size_
 }  // namespace
 
 std::string timeline_text(const TimelineChart& chart, const Terminal& terminal) {
-  std::size_t indent = 0;
+  const bool has_axis = chart.length > 0;
+  std::size_t indent = has_axis ? axis_name(chart).size() + 2 : 0;
   for (const TimelineRow& row : chart.rows) {
     indent = std::max(indent, row.name.size() + 2);
   }
@@ -163,15 +193,15 @@ std::string timeline_text(const TimelineChart& chart, const Terminal& terminal) 
   for (int block = 0; block < layout.blocks; ++block) {
     const int begin = block * layout.columns;
     const int columns = std::min(layout.columns, std::max(column_of(chart.length, layout) - begin, 1));
-    if (layout.blocks > 1) {
-      text += fmt::format("{:<{}}time {:.4g}\n", "", indent, begin / layout.scale);
+    if (has_axis) {
+      text += fmt::format("{:<{}}{}\n", axis_name(chart), indent, axis_of(chart, layout, begin, columns));
     }
     for (std::size_t r = 0; r < lines.size(); ++r) {
       const Cell* first = lines[r].data() + begin;
       text += fmt::format("{:<{}}{}\n", chart.rows[r].name, indent, text_of(first, first + columns, terminal.colours));
     }
   }
-  return text + legend_of(chart, indent, static_cast<std::size_t>(terminal.columns));
+  return text + legend_of(chart, indent, terminal);
 }
 
 }  // namespace stagecoach

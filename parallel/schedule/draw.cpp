@@ -125,8 +125,10 @@ TimelineRow row_of_versions(const Schedule& schedule, const Simulation& simulati
 }  // namespace
 
 std::string draw_text(const Schedule& schedule, const Simulation& simulation, const Terminal& terminal,
-                      const Ledger& ledger) {
-  return timeline_text(chart_of(schedule, simulation, ledger), terminal);
+                      const Ledger& ledger, const std::string& unit) {
+  TimelineChart chart = chart_of(schedule, simulation, ledger);
+  chart.unit = unit;
+  return timeline_text(chart, terminal);
 }
 
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
