@@ -34,17 +34,19 @@ export function drawActivations(painter, actions, layout, theme, limit) {
   }
 }
 
-// The messages of each link, [{ from, to, begin, busy, arrival }] per "from → to", in the order of the ranks.
-export function linksOf(actions, state) {
+// The messages of each link, [{ begin, busy, arrival }] per "from → to", in the order of the ranks.
+export function linksOf(actions) {
+  const { costs, stages, stageToRank } = actions.result;
   const links = new Map();
   for (let i = 0; i < actions.count; ++i) {
     const operation = actions.operation(i);
     if ((operation !== RECV_F && operation !== RECV_B) || Number.isNaN(actions.arrival(i))) continue;
-    const from = actions.result.stageToRank[actions.stage(i) + (operation === RECV_F ? -1 : 1)];
+    const border = actions.stage(i) - (operation === RECV_F ? 1 : 0);
+    const from = stageToRank[operation === RECV_F ? border : border + 1];
     const key = `${from} → ${actions.rankOf[i]}`;
-    const begin = actions.arrival(i) - state.latency - state.transfer;
+    const begin = actions.arrival(i) - costs[3 * stages + border];
     if (!links.has(key)) links.set(key, []);
-    links.get(key).push({ begin, busy: begin + state.transfer, arrival: actions.arrival(i) });
+    links.get(key).push({ begin, busy: begin + costs[4 * stages - 1 + border], arrival: actions.arrival(i) });
   }
   return [...links].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
 }
@@ -99,7 +101,7 @@ export function partsOf(result) {
   ];
 }
 
-export const waterfall = (result) => partTable(partsOf(result), result.seconds, number);
+export const waterfall = (result) => partTable(partsOf(result), result.seconds, (time) => number(time) + result.unit);
 
 // A table of parts [[name, seconds, why]], with bars one after the other; `text` says how a time is written.
 export function partTable(parts, total, text) {

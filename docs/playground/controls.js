@@ -1,6 +1,8 @@
 // The form: one control per setting, shown where the schedule has it.
 import { VERSIONS } from "./library.js";
 import { number } from "./painter.js";
+import { LINKS } from "./profile.js";
+import { MODELS } from "./profiles.js";
 
 export const TITLES = {
   naive: "Naive", gpipe: "GPipe", "1f1b": "1F1B", interleaved: "Interleaved 1F1B",
@@ -45,10 +47,13 @@ export function makeControls(form, library, state, change) {
     <details open><summary>Schedule</summary>${choice("schedule", "order of work", names, state.schedule)}<p id="summary" class="quiet"></p>
       ${range("ranks", state)}${range("microbatches", state)}${range("chunks", state)}${range("group", state)}
       ${choice("versions", "versions of the weights", VERSIONS.map((name) => [name, name]), state.versions)}${range("batch", state)}</details>
-    <details${open}><summary>Time per micro-batch</summary>${range("forward", state)}${range("input", state)}${range("weight", state)}${range("update", state)}
+    <details${open}><summary>Time per micro-batch</summary>${choice("model", "model", [["", "none: times in units"], ...Object.entries(MODELS).map(([name, { title }]) => [name, title])], state.model)}
+      ${choice("device", "device, modelled", Object.keys(MODELS.vit.devices).map((name) => [name, name]), state.device)}
+      <p id="profile-note" class="quiet"></p>
+      ${range("forward", state)}${range("input", state)}${range("weight", state)}${range("update", state)}
       ${check("recompute", "recompute (activation checkpointing)", state)}</details>
     <details id="per-stage"${state.stages.length ? " open" : ""}><summary>Times of each stage</summary><div id="stages"></div></details>
-    <details${open}><summary>Messages</summary>${range("latency", state)}${range("transfer", state)}
+    <details${open}><summary>Messages</summary>${choice("link", "link", Object.keys(LINKS).map((name) => [name, name]), state.link)}${range("latency", state)}${range("transfer", state)}
       ${choice("receives", "receives are posted", [["ahead", "ahead"], ["use", "at use"]], state.receives)}
       ${check("waits", "senders wait for their receivers", state)}</details>
     <details${open}><summary>Memory</summary>${range("limit", state)}</details>`; // prettier-ignore
@@ -67,11 +72,13 @@ function stagesFrom(form) {
 // Shows the state, with only those controls that matter for it.
 export function showControls(form, library, state, stages) {
   const kind = library.kinds.find(({ name }) => name === state.schedule) ?? library.kinds[0];
-  const isTable = Boolean(state.table);
+  const [isTable, isProfiled] = [Boolean(state.table), Boolean(state.model)];
   const has = {
     ranks: !isTable, microbatches: !isTable,
     chunks: !isTable && kind.maxChunks > kind.minChunks, group: !isTable && Boolean(kind.takesGroup),
     versions: Boolean(kind.versions), batch: Boolean(kind.versions),
+    device: isProfiled, link: isProfiled,
+    forward: !isProfiled, input: !isProfiled, weight: !isProfiled, update: !isProfiled, latency: !isProfiled, transfer: !isProfiled,
   }; // prettier-ignore
   for (const label of form.querySelectorAll("label[data-for]")) {
     const name = label.dataset.for;
@@ -87,7 +94,13 @@ export function showControls(form, library, state, stages) {
     if (output) output.textContent = text(Number(input.value));
   }
   form.querySelector("#summary").textContent = isTable ? "a table of your own" : kind.summary;
+  form.querySelector("#profile-note").textContent = isProfiled ? profileNote(state) : "";
   showStages(form.querySelector("#stages"), state, stages);
+}
+
+// How the model is cut, as far as it can be.
+function profileNote(state) {
+  return MODELS[state.model] ? `Micro-batches of ${MODELS[state.model].microbatch}; its layers are cut so that the slowest stage is the fastest. Updates, and adding gradients up, are left out.` : "";
 }
 
 function showStages(element, state, stages) {

@@ -1,5 +1,6 @@
 // What leaves the page: files, pictures, and the command that runs the schedule.
 import { SvgPainter } from "./painter.js";
+import { profileFlags } from "./profile.js";
 import { Layout, drawTimeline, horizonOf } from "./timeline.js";
 
 export function save(name, content, type = "text/plain") {
@@ -21,17 +22,19 @@ export function svgOf(actions, title) {
 
 // Returns shell commands for the program of chapter 5, or of chapter 4 for schedules that list updates.
 export function commandOf(state, result) {
-  const sizes = `--ranks ${result.rankCount} --microbatches ${state.microbatches}`;
-  if (state.schedule === "pipedream" && !state.table) {
-    return `build/release/bin/ch04_pipedream --smoke --ranks ${state.ranks} --microbatches ${state.batch} --versions ${state.versions} --explain`;
-  }
+  const program = (name, microbatches, balance) => {
+    const costs = state.model ? profileFlags(state, result.stages, microbatches) : `--smoke${balance}`;
+    return `build/release/bin/${name} ${costs} --ranks ${result.rankCount} --microbatches ${microbatches}`;
+  };
+  if (state.schedule === "pipedream" && !state.table) return `${program("ch04_pipedream", state.batch, "")} --versions ${state.versions} --explain`;
   const receives = state.receives === "use" ? " --receives at-use" : "";
   const recompute = state.recompute ? " --recompute" : "";
+  const interleaved = (microbatches, schedule) => `${program("ch05_interleaved", microbatches, " --balance layers")} --schedule ${schedule}${receives}${recompute} --explain`;
   if (!state.table) {
     const chunks = state.chunks > 1 ? ` --chunks ${state.chunks}` : "";
     const group = state.group > 0 ? ` --group ${state.group}` : "";
-    return `build/release/bin/ch05_interleaved --smoke ${sizes} --balance layers --schedule ${state.schedule}${chunks}${group}${receives}${recompute} --explain`;
+    return interleaved(state.microbatches, `${state.schedule}${chunks}${group}`);
   }
   const microbatches = 1 + Math.max(...[...result.table.matchAll(/\D(\d+)(?=[,\n]|$)/g)].map(([, one]) => Number(one)));
-  return `cat > mine.csv <<'END'\n${result.table.trim()}\nEND\nbuild/release/bin/ch05_interleaved --smoke --ranks ${result.rankCount} --microbatches ${microbatches} --balance layers --schedule mine.csv${receives}${recompute} --explain`;
+  return `cat > mine.csv <<'END'\n${result.table.trim()}\nEND\n${interleaved(microbatches, "mine.csv")}`;
 }

@@ -1,5 +1,7 @@
 // The schedule library (parallel/playground/playground.h) as objects of arrays.
 
+import { profileProblem, profiledCosts } from "./profile.js";
+
 export const OPERATIONS = ["F", "B", "I", "W", "U", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"];
 export const [F, B, I, W, U, SEND_F, RECV_F, SEND_B, RECV_B] = OPERATIONS.keys();
 export const VERSIONS = ["stash", "vertical", "2bw", "flush", "none"];
@@ -29,12 +31,14 @@ export class Library {
   // Returns { status, problems } and the arrays above; without arrays if the table cannot be drawn.
   run(state) {
     if (!this.set(state)) return { status: 0, problems: [this.text(MESSAGE)] };
+    const problem = profileProblem(state, this.array("stageToRank").length);
+    if (problem) return { status: 0, problems: [problem] };
     const costs = this.setCosts(state);
     const receives = state.receives === "use" ? 0 : 4;
     const status = this.call("simulate", receives, state.waits ? 1 : 0, state.recompute ? 1 : 0);
     const problems = this.text(MESSAGE).split("\n").filter(Boolean);
     if (status === 0) return { status, problems, table: this.text(TABLE) };
-    const result = { status, problems, ...this.arrays(["rankBegin", "actions", "times", "ranks", "rankTimes", "figures", "stageToRank"]) };
+    const result = { status, problems, costs, unit: state.model ? " ms" : "", ...this.arrays(["rankBegin", "actions", "times", "ranks", "rankTimes", "figures", "stageToRank"]) };
     [result.seconds, result.idle, result.idleInSpan] = result.figures;
     result.rankCount = result.rankBegin.length - 1;
     result.stages = result.stageToRank.length;
@@ -113,11 +117,16 @@ function giveTimesToWaiting(result, costs, recompute) {
 
 // Returns the costs in the order of playground_costs. A rank's work is the same with any number of chunks.
 export function costsOf(state, stages, ranks) {
+  const update = Array(ranks).fill(state.model ? 0 : state.update);
+  if (state.model) {
+    const { forward, input, weight, message, transfer } = profiledCosts(state, stages);
+    return [...forward, ...input, ...weight, ...message, ...transfer, ...update];
+  }
   const share = ranks / stages;
   const each = (cost) => Array.from({ length: stages }, (_, s) => cost * share * (state.stages[s] ?? 1));
   const border = (cost) => Array(stages - 1).fill(cost);
   return [
     ...each(state.forward), ...each(state.input), ...each(state.weight),
-    ...border(state.latency + state.transfer), ...border(state.transfer), ...Array(ranks).fill(state.update),
+    ...border(state.latency + state.transfer), ...border(state.transfer), ...update,
   ]; // prettier-ignore
 }

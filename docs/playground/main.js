@@ -75,7 +75,7 @@ class Page {
     const table = element("table");
     table.readOnly = /U/.test(result.table ?? "");
     if (document.activeElement !== table || table.readOnly) table.value = result.table || this.state.table;
-    element("command").textContent = this.result ? commandOf(this.state, { ...this.result, table: result.table ?? "" }) : "";
+    element("command").textContent = result.rankBegin ? commandOf(this.state, result) : "";
   }
   showVerdict(result) {
     showProblems(element("problems"), result, this.state);
@@ -90,13 +90,14 @@ class Page {
   drawTimelines() {
     if (!this.actions) return;
     const theme = themeOf(document.documentElement);
-    const horizon = Math.max(horizonOf(this.result), this.pinned?.rankBegin ? horizonOf(this.pinned) : 0);
-    this.horizon = horizon;
+    const isOneAxis = this.pinned?.rankBegin && this.pinned.unit === this.result.unit;
+    this.horizon = Math.max(horizonOf(this.result), isOneAxis ? horizonOf(this.pinned) : 0);
     element("pinned").hidden = !this.pinned?.rankBegin;
     if (this.pinned?.rankBegin) {
       const pinned = stateOf(this.state.pinned);
-      element("pinned-name").textContent = `Pinned: ${pinned.table ? "a table" : TITLES[pinned.schedule]}, step ${number(this.pinned.seconds)}`;
-      element("pinned-timeline").setAttribute("aria-label", `Timeline of the pinned schedule, a step of ${number(this.pinned.seconds)}`);
+      const step = number(this.pinned.seconds) + this.pinned.unit;
+      element("pinned-name").textContent = `Pinned: ${pinned.table ? "a table" : TITLES[pinned.schedule]}, step ${step}`;
+      element("pinned-timeline").setAttribute("aria-label", `Timeline of the pinned schedule, a step of ${step}`);
       this.draw("pinned-timeline", new Actions(this.pinned), drawTimeline, { messages: false });
     }
     element("timeline-name").textContent = this.state.table ? "One step of your table" : this.state.schedule === "pipedream" ? "PipeDream, without a flush" : `One step of ${TITLES[this.state.schedule]}`;
@@ -104,7 +105,8 @@ class Page {
     element("cause").textContent = this.chosen.text;
   }
   draw(id, actions, drawing, ...more) {
-    const layout = new Layout(actions.result, this.width, this.horizon);
+    const { result } = actions;
+    const layout = new Layout(result, this.width, result.unit === this.result.unit ? this.horizon : horizonOf(result));
     drawing(new CanvasPainter(element(id), this.width, layout.height), actions, layout, themeOf(document.documentElement), ...more);
     return layout;
   }
@@ -124,8 +126,9 @@ class Page {
     if (!element("curve-card").hidden) this.later(() => this.drawIdleCurve(theme));
   }
   drawLinkRows(theme) {
-    const takeTime = this.state.latency + this.state.transfer > 0;
-    const links = takeTime ? linksOf(this.actions, this.state) : [];
+    const { costs, stages } = this.result;
+    const takeTime = costs.slice(3 * stages, 4 * stages - 1).some((message) => message > 0);
+    const links = takeTime ? linksOf(this.actions) : [];
     const canvas = element("links");
     canvas.hidden = links.length === 0;
     element("links-note").textContent = this.result.rankCount === 1 ? "One rank alone sends nothing." : takeTime ? "Dark: the link is busy; light: the message is on its way." : "Messages take no time yet: give them a latency or a transfer time to see when each link is busy.";
@@ -155,7 +158,7 @@ class Page {
     const needs = producer >= 0 ? ` needs ${actions.name(producer)} of rank ${actions.rankOf[producer]},` : " needs no other action,";
     const feeds = actions.outputs(i).map((one) => `${actions.name(one)} of rank ${actions.rankOf[one]}`).join(" and "); // prettier-ignore
     const version = actions.version(i) >= 0 ? `, with version ${actions.version(i)} of the weights` : "";
-    return `${actions.name(i)}, from ${number(actions.start(i))} to ${number(actions.end(i))} on rank ${actions.rankOf[i]}${version}:${needs} and feeds ${feeds || "no other"}.`;
+    return `${actions.name(i)}, from ${number(actions.start(i))} to ${number(actions.end(i))}${this.result.unit} on rank ${actions.rankOf[i]}${version}:${needs} and feeds ${feeds || "no other"}.`;
   }
   clear() {
     this.chosen = NOTHING;
@@ -243,7 +246,7 @@ class Page {
     if (time < 0 || time > layout.horizon) return;
     painter.line([[event.offsetX, layout.top], [event.offsetX, layout.height - 22]], theme.text, { dash: [2, 3] }); // prettier-ignore
     const nearRight = event.offsetX > layout.left + layout.width - 50;
-    painter.text(event.offsetX + (nearRight ? -4 : 4), layout.height - 24, number(time, 3), theme.text, { size: 11, weight: 600, anchor: nearRight ? "end" : "start" });
+    painter.text(event.offsetX + (nearRight ? -4 : 4), layout.height - 24, number(time, 3) + this.result.unit, theme.text, { size: 11, weight: 600, anchor: nearRight ? "end" : "start" });
     if (dragged < 0) return;
     const width = layout.x(this.actions.end(dragged)) - layout.x(this.actions.start(dragged));
     painter.frame(event.offsetX - width / 2, layout.y(this.actions.rankOf[dragged]), width, layout.bar, theme.accent);

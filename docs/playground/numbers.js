@@ -23,11 +23,11 @@ export function verdictOf(result, state, pinned) {
   const over = ranksOverLimit(result, state.limit);
   const versions = Math.max(...ranksOf(result).map((rank) => result.ranks[7 * rank + 1]));
   const remarks = [
-    pinned?.status === LEGAL && `${number(pinned.seconds / result.seconds, 3)} times as fast as the pinned one`,
+    pinned?.status === LEGAL && pinned.unit === result.unit && `${number(pinned.seconds / result.seconds, 3)} times as fast as the pinned one`,
     over.length > 0 && `over the memory limit on rank ${over.join(", ")}`,
     versions > 1 && `a rank keeps up to ${versions} versions of the weights`,
   ].filter(Boolean);
-  return [`${name} on ${result.rankCount} ${result.rankCount === 1 ? "rank" : "ranks"}: ${work} ${number(result.seconds)}, of which the ranks are idle ${percent(result.idle)}`, ...remarks].join("; ") + ".";
+  return [`${name} on ${result.rankCount} ${result.rankCount === 1 ? "rank" : "ranks"}: ${work} ${number(result.seconds)}${result.unit}, of which the ranks are idle ${percent(result.idle)}`, ...remarks].join("; ") + ".";
 }
 
 // Returns the most messages that one rank sends to another.
@@ -48,7 +48,7 @@ function valuesOf(actions) {
   const { result } = actions;
   const most = (value) => Math.max(...ranksOf(result).map(value));
   return [
-    number(result.seconds), percent(result.idle), number(most((rank) => peakOf(result, rank)), 3), String(busiestLink(actions)),
+    number(result.seconds) + result.unit, percent(result.idle), number(most((rank) => peakOf(result, rank)), 3), String(busiestLink(actions)),
     String(most((rank) => result.ranks[7 * rank + 2])),
   ]; // prettier-ignore
 }

@@ -42,7 +42,7 @@ function resultFrom(lists, arrivals, unit, seconds) {
     status: LEGAL, rankCount: lists.length, rankBegin, stageToRank, stages: stageToRank.length,
     actions: rows.flat().flatMap(({ action }) => action), times: rows.flat().flatMap(({ times }) => times),
     ranks: lists.flatMap(() => [0, 0, 0, -1, -1, -1, -1]),
-    seconds: seconds ?? Math.max(0, ...ends),
+    seconds: seconds ?? Math.max(0, ...ends), unit: "",
   }; // prettier-ignore
 }
 

@@ -51,8 +51,27 @@ const tests = {
     assert.match(await text("verdict"), /12 micro-batches take 45, .*up to 4 versions of the weights/);
     assert.match(await text("numbers"), /staleness3$/);
   },
+  async "a named model on a named device takes milliseconds"() {
+    const choose = (name, value) => see(`{ const one = document.querySelector("[name=${name}]"); one.value = "${value}"; one.dispatchEvent(new Event("input", { bubbles: true })); }`);
+    const isHidden = (name) => see(`document.querySelector("[data-for=${name}]").hidden`);
+    await browser.go(`${page}#model=vit&device=t4`);
+    assert.match(await text("verdict"), /^1F1B on 4 ranks: a step takes 3\d\d\d ms, /);
+    assert.deepEqual(await Promise.all(["forward", "latency", "device", "link"].map(isHidden)), [true, true, false, false]);
+    await choose("device", "laptop");
+    assert.match(await text("waterfall"), /step\d+ ms/);
+    assert.match(await text("command"), /--model vit .* --split 7,6,6,9 .* --device-model laptop --link nvlink4 --profile/);
+    await browser.until(`location.hash === "#model=vit&device=laptop"`);
+    await click("pin");
+    await choose("model", "");
+    assert.match(await text("verdict"), /a step takes 33, of which the ranks are idle 27.3%\.$/); // nothing compared across units
+    assert.match(await text("pinned-name"), / ms$/);
+    await choose("ranks", 64);
+    await choose("model", "gpt");
+    assert.match(await text("verdict"), /^This cannot run: gpt has 28 layers, too few for 64 stages/);
+  },
   async "odd addresses show something or say what is wrong"() {
     for (const [hash, verdict] of [
+      ["model=nope", /^This cannot run: model 'nope': expected/],
       ["schedule=nope", /^This cannot run: unknown schedule/],
       ["ranks=-4&microbatches=1e9&stages=x&tour=99", /^1F1B on 4 ranks: a step takes 33/],
       ["ranks=1", /^1F1B on 1 rank: a step takes 24, of which the ranks are idle 0/],
