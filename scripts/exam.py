@@ -15,7 +15,7 @@ import tempfile
 import textwrap
 
 WIDTH, HEADS, IMAGES, TOKENS = 2048, 16, 256, 64  # the vision transformer of questions 3 to 5 and 9
-LAUNCH_MS, LAUNCHES, BOOK_BLOCKS, BOOK_MS = 0.006, 49, 24, 210  # question 8: per block and micro-batch
+LAUNCH_MS, LAUNCHES, BLOCK_MS = 0.006, 49, 8.75  # question 8: the book's model; launches per block and micro-batch
 MIB, GIB = 2**20, 2**30
 
 
@@ -29,6 +29,7 @@ class Exam:
         self.m = self.p * (2 + (seed + turn) % 2)  # micro-batches
         self.v = 2 + (seed + turn // 2) % 2  # chunks per rank
         self.depth = 12 * self.p  # blocks: p equal stages
+        self.book_blocks = 6 * self.p  # those of question 8, in equal stages, too
         self.rate = 10 * (1 + seed % 4)  # GB/s of a link
         self.batch = self.p + 1 + (seed + turn // 4) % 3  # the one that question 6 asks about
         self.model = f"--model vit --depth {self.depth} --width {WIDTH} --heads {HEADS} --optimizer adam"
@@ -110,9 +111,9 @@ def paper(e):
     parts("(2) What is wrong?",
           "(2) Why does training with Adam hardly show it?",
           "(2) Which comparison would have found it?")
-    say(f"""8. One program drives {e.p} GPUs as a pipeline of {BOOK_BLOCKS} blocks, in {e.m} micro-batches. It makes
-        {LAUNCHES} launches of {1e3 * LAUNCH_MS:g} µs per block and micro-batch. One GPU takes {BOOK_MS} ms for a step,
-        and small micro-batches are as efficient as large ones.""")
+    say(f"""8. One program drives {e.p} GPUs as a pipeline of {e.book_blocks} blocks, in {e.m} micro-batches. It makes
+        {LAUNCHES} launches of {1e3 * LAUNCH_MS:g} µs per block and micro-batch. One GPU takes
+        {BLOCK_MS * e.book_blocks:g} ms for a step, and small micro-batches are as efficient as large ones.""")
     parts("(3) How long do the launches take, and how long the GPUs?",
           "(3) Who is slower? What helps if it is the program, and what if it is the GPUs?")
     say(f"""9. (6) Eight GPUs, the model of question 3, links of {e.rate} GB/s. Name two techniques, or meshes, that you
@@ -192,10 +193,11 @@ def key(e):
         divides by the gradient's size, so a constant factor cancels. Compare weights after one step with SGD, with one
         rank and as many micro-batches. Two points each.""")
     print()
-    launches = BOOK_BLOCKS * e.m * LAUNCHES * LAUNCH_MS
-    gpus = BOOK_MS / e.p * (e.m + e.p - 1) / e.m
-    say(f"""**8.** Launches: {BOOK_BLOCKS} · {e.m} · {LAUNCHES} · {1e3 * LAUNCH_MS:g} µs = {launches:.0f} ms, a point.
-        GPUs: (m + p - 1) t with t = {BOOK_MS} / {e.p} / {e.m} ms, {gpus:.0f} ms, two points.
+    launches = e.book_blocks * e.m * LAUNCHES * LAUNCH_MS
+    one = BLOCK_MS * e.book_blocks
+    gpus = one / e.p * (e.m + e.p - 1) / e.m
+    say(f"""**8.** Launches: {e.book_blocks} · {e.m} · {LAUNCHES} · {1e3 * LAUNCH_MS:g} µs = {launches:.0f} ms, a point.
+        GPUs: (m + p - 1) t with t = {one:g} / {e.p} / {e.m} ms, {gpus:.0f} ms, two points.
         {"The program is" if launches > gpus else "The GPUs are"} slower, a point. A slow program: fewer micro-batches,
         recorded steps (CUDA graphs), or a thread or program per GPU. Slow GPUs: more GPUs or micro-batches, until
         launches take as long. A point each.""")
