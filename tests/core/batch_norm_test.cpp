@@ -161,7 +161,7 @@ std::vector<Values> results(const std::function<Tensor(const Tensor&, const Tens
 }
 
 TEST_P(BatchNorm, WithReluAndAddendHasTheBytesOfSeparateOperations) {
-  for (const Shape& shape : {Shape{7, 3}, Shape{4, 3, 8, 8}, Shape{2, 3, 5, 1}}) {
+  for (const Shape& shape : {Shape{7, 3}, Shape{4, 3, 8, 8}, Shape{3, 3, 5, 5}, Shape{2, 3, 5, 1}}) {
     for (const bool training : {true, false}) {
       for (const Tensor& addend : {Tensor(), random(shape, "addend")}) {
         SCOPED_TRACE(fmt::format("{}, {}, {}", to_string(shape), training, addend.defined()));
