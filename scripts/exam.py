@@ -17,6 +17,28 @@ import textwrap
 WIDTH, HEADS, IMAGES, TOKENS = 2048, 16, 256, 64  # the vision transformer of questions 3 to 5 and 9
 LAUNCH_MS, LAUNCHES, BLOCK_MS = 0.006, 49, 8.75  # question 8: the book's model; launches per block and micro-batch
 MIB, GIB = 2**20, 2**30
+BUGS = [  # question 7: a bug of the museum, what is seen, what is wrong, and whether Adam hides it
+    ("gradient-sum",
+     """A GPipe run has the same loss in its first step as one device with as many micro-batches. From the second step on it
+     differs, and the norm of the first step's gradient is {m} times that of one device.""",
+     "The gradients of the micro-batches are summed, not averaged",
+     "Adam hides it: it divides by the gradient's size, so a constant factor cancels"),
+    ("wiped-gradients",
+     """One device trains in {m} micro-batches. The loss of its first step is right, but the gradient does not depend on the
+     images of any micro-batch but the last.""",
+     "zero_grad runs before each micro-batch instead of once per step, so that only the last gradient is left",
+     "Adam does not hide it: the lost factor 1 / m cancels, but the gradient is as noisy as of a small batch"),
+    ("rate-per-rank",
+     """A GPipe run on {p} ranks has the same loss and the same gradient in its first step as one device with as many
+     micro-batches. But its update changes each weight {p} times as much.""",
+     "The learning rate is multiplied by the number of ranks",
+     "Adam does not hide it: its steps are as long as the rate says, whatever the gradient's size"),
+    ("same-shard",
+     """{p} replicas share each batch. After the first step all have the same weights, which do not depend on the images of any
+     replica but the first.""",
+     "All replicas train on the first shard of the batch",
+     "Adam does not hide it: the gradient has the right size, but is as noisy as of a small batch"),
+]  # fmt: skip
 
 
 class Exam:
@@ -27,11 +49,12 @@ class Exam:
         turn = seed // 12  # p and the rate repeat after twelve seeds; each turn has another m, v or batch
         self.p = 3 + seed % 3  # ranks
         self.m = self.p * (2 + (seed + turn) % 2)  # micro-batches
-        self.v = 2 + (seed + turn // 2) % 2  # chunks per rank
+        self.v = 2 + 2 * ((seed + turn // 2) % 2)  # chunks per rank: not 3, which would give zb-h1's answer
         self.depth = 12 * self.p  # blocks: p equal stages
         self.book_blocks = 6 * self.p  # those of question 8, in equal stages, too
         self.rate = 10 * (1 + seed % 4)  # GB/s of a link
         self.batch = self.p + 1 + (seed + turn // 4) % 3  # the one that question 6 asks about
+        self.bug = BUGS[seed // 3 % len(BUGS)]  # question 7
         self.model = f"--model vit --depth {self.depth} --width {WIDTH} --heads {HEADS} --optimizer adam"
         self.link = f"--link 5us,{self.rate}GB/s"
 
@@ -66,7 +89,8 @@ def say(text, indent=0):
     """Prints a paragraph, or an item of a list."""
     text = " ".join(text.split())
     after = re.match(r"(\d+\. |- )?", text).end()
-    print(textwrap.fill(text, 118, initial_indent=" " * indent, subsequent_indent=" " * (indent + after)))
+    print(textwrap.fill(text, 118, initial_indent=" " * indent, subsequent_indent=" " * (indent + after),
+                        break_on_hyphens=False))  # fmt: skip
 
 
 def parts(*lines):
@@ -106,10 +130,9 @@ def paper(e):
     parts(f"(4) Which version of the weights do forward and backward of batch {e.batch} use on each stage?",
           "(2) How many updates late is its gradient there, and how many versions does each rank keep?",
           "(2) What would be wrong with a gradient without stashing?")
-    say(f"""7. A GPipe run has the same loss in its first step as one device with as many micro-batches. From the second
-        step on it differs, and the norm of the first step's gradient is {e.m} times that of one device.""")
+    say("7. " + e.bug[1].format(m=e.m, p=e.p))
     parts("(2) What is wrong?",
-          "(2) Why does training with Adam hardly show it?",
+          "(2) Would training with Adam hide it, and why?",
           "(2) Which comparison would have found it?")
     say(f"""8. One program drives {e.p} GPUs as a pipeline of {e.book_blocks} blocks, in {e.m} micro-batches. It makes
         {LAUNCHES} launches of {1e3 * LAUNCH_MS:g} µs per block and micro-batch. One GPU takes
@@ -189,9 +212,10 @@ def key(e):
     key_of_schedules(e)
     key_of_bytes(e)
     key_of_versions(e)
-    say("""**7.** The gradients of the micro-batches are summed, not averaged: [gradient-sum](bugs.md#gradient-sum). Adam
-        divides by the gradient's size, so a constant factor cancels. Compare weights after one step with SGD, with one
-        rank and as many micro-batches. Two points each.""")
+    name, _, wrong, adam = e.bug
+    say(f"""**7.** {wrong}: [{name}](bugs.md#{name}). {adam}. Compare the weights after one
+        step with SGD with those of one rank that gets the whole batch{", uncut" if name == "wiped-gradients" else
+        " in as many micro-batches" if name != "same-shard" else ""}. Two points each.""")
     print()
     launches = e.book_blocks * e.m * LAUNCHES * LAUNCH_MS
     one = BLOCK_MS * e.book_blocks
@@ -202,8 +226,17 @@ def key(e):
         recorded steps (CUDA graphs), or a thread or program per GPU. Slow GPUs: more GPUs or micro-batches, until
         launches take as long. A point each.""")
     print()
-    say("""**9.** Any two, with limit and measurement, a point for each of the six. The advisor's first three, as a
-        start:""")
+    table, one, data = e.plans()
+    pipeline = float(re.search(r"([\d.]+) ms", table[3])[1])
+    sent = 7 / 4 * e.weight_bytes()
+    say(f"""**9.** Any two, for each a point for the name, one for a limit with a number (half of it without), one for a
+        measurement that could change the order. For instance: data parallelism takes {data:.0f} ms, limited by a sum of
+        {sent / (e.rate * 1e6):.0f} ms beside a backward of {one / 12:.0f}. 1F1B in 32 micro-batches takes
+        {pipeline:.0f}, limited by the bubble, (p - 1) / (m + p - 1) = {7 / 39:.1%}, and by how efficient pieces of
+        {IMAGES // 32} images are. Measure an all-reduce of {sent * 4 / 7 / 1e9:.0f} GB:
+        {"below" if data < pipeline else "above"} {sent / ((pipeline - one / 24) * 1e6):.1f} GB/s in each direction
+        {"the pipeline" if data < pipeline else "data parallelism"} wins. And measure the step of one GPU with 32 images,
+        and with {IMAGES // 32}: the pipeline's time grows with the second. The advisor's first three (below 5% is a tie):""")
     block(e.run("advise", f"{e.model} --device-model h100 --ranks 8 {e.link} --top 3").splitlines()[2:6])
 
 
