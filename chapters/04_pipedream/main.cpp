@@ -57,7 +57,7 @@ void train_from_table(StageReplica& replica, Epoch& epoch) {
   // The ledger lists which version of the weights each action uses, or makes, by the rule of --versions.
   WeightVersions weights(parameters, stream.schedule(), stream.ledger(), replica.rank.index);
   for (const auto& [i, action, batches] : stream.actions()) {  // after SIGINT: until the pipeline is empty
-    weights.choose(i);  // the parameters are action i's version; an update's is a copy if the old is needed
+    weights.choose(i);  // action i's version; an update works on a copy if a backward still needs the old one
     if (action.operation == Operation::reduce_grad) {
       // The sum over the replicas, divided by the number of batches: each batch added the gradient of its mean loss.
       average_gradients(parameters, batches.count(), *replica.replicas);
