@@ -232,7 +232,7 @@ std::vector<std::string> words_in(const std::string& text) {
 // The command of docs/reference/gpt.md, which sees 2.8 million bytes.
 TEST_F(Gpt, LearnsToWriteWordsOfTheBook) {
   if (kSanitized) {
-    GTEST_SKIP() << "it is about what is learned, which takes an hour here; the other tests run the same code";
+    GTEST_SKIP() << "it is about what is learned, which takes over 25 minutes here; the other tests run the same code";
   }
   const Outcome outcome =
       ch01({"--model", "gpt", "--epochs", "9", "--batch-size", "16", "--optimizer", "adamw", "--lr", "0.003",
