@@ -10,6 +10,7 @@
 - <!-- drawn: runs/plan/schedule.svg --> above an image: the image is that file, which the page's commands wrote.
 - <!-- not run: REASON --> above a block: it is left out, and what quotes it. Where a command itself shows that it needs
   other machines, a GPU, CIFAR-10 or the sources, it is left out too, but nothing may quote it without such a reason.
+- <!-- at night: REASON --> above a block: --short leaves it out.
 
 What a script or a command with --explain prints is computed: every character must be equal. With --clock modelled, what
 a training prints is computed too, except for losses and accuracies (below). What others print is measured (with
@@ -41,7 +42,7 @@ PAGES = ("README.md", "chapters/*/*.md", "docs/*.md", "docs/reference/*.md")
 
 PIECES = re.compile(
     r"""
-    (?: ^<!--[ ](?P<mark> not[ ]run | drawn):[ ](?P<note> [^\n]+?)[ ]-->\n )?
+    (?: ^<!--[ ](?P<mark> not[ ]run | at[ ]night | drawn):[ ](?P<note> [^\n]+?)[ ]-->\n )?
     (?: ^```(?P<language> \w*)\n (?P<body> .*?) ^```$
       | ^<!--[ ]printed[ ]-->\n (?P<printed> .*?) ^<!--[ ]end[ ]-->$
       | !\[[^]]*\]\((?P<image> [^)]+)\) )
@@ -105,13 +106,13 @@ class Drawing:
     file: str
 
 
-def read_page(text):
+def read_page(text, is_short):
     """Returns the page's commands, with what quotes them, and its drawings."""
     commands, drawings = [], []
     for piece in PIECES.finditer(text):
         begin = text.index("\n", piece.start()) + 1 if piece["mark"] else piece.start()
         line = text.count("\n", 0, begin) + 1
-        reason = piece["note"] if piece["mark"] == "not run" else ""
+        reason = piece["note"] if piece["mark"] in ["not run", *(["at night"] if is_short else [])] else ""
         if piece["image"]:
             if piece["mark"] == "drawn":
                 drawings.append(Drawing(line, piece["image"], piece["note"]))
@@ -275,7 +276,7 @@ class Check:
         self.findings.append(f"{name_of(self.page)}:{line}: {text}")
 
     def run(self):
-        commands, drawings = read_page(self.text)
+        commands, drawings = read_page(self.text, self.is_short)
         self.ran = sum(not command.reason for command in commands)
         if not self.ran and not drawings:
             return self.leave_out(commands)

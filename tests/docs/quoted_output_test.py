@@ -119,6 +119,13 @@ class QuotedOutput(unittest.TestCase):
         self.assertEqual((elsewhere.ran, elsewhere.findings), (0, []))
         self.assertIn("mpirun", elsewhere.left_out[0])
 
+    def test_what_is_left_out_in_short(self):
+        page = ("<!-- at night: 30 trainings -->\n" + block("sh", "echo a"), block("text", "b"))
+        short = self.check(*page, is_short=True)
+        self.assertEqual((short.ran, short.findings), (0, []))
+        self.assertIn("30 trainings", short.left_out[0])
+        self.assertEqual(len(self.check(*page).findings), 1)
+
     def test_nothing_is_left_out_in_silence(self):
         quoted = self.check(block("sh", "mpirun -np 2 hostname"), block("text", "first"))
         self.assertIn("say why", quoted.findings[0])
