@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/allocator.h"
+#include "core/base/error.h"
 
 namespace stagecoach {
 
@@ -34,23 +35,48 @@ void Storage::note_use(const Event& done) {
   other_uses_.push_back(done);
 }
 
-Storage::~Storage() {
+void Storage::drop_memory() {
+  wait_for_other_uses();
+  other_uses_.clear();
+  block_ = nullptr;
+}
+
+void Storage::take_memory(const Storage& source) {
+  STAGECOACH_CHECK(source.bytes_ == bytes_ && source.device_ == device_ && owner_ == nullptr,
+                   "storage: expected memory of {} bytes on {}, got {} bytes on {}", bytes_, to_string(device_),
+                   source.bytes_, to_string(source.device_));
+  block_ = source.block();
+}
+
+void Storage::fail_without_memory() {
+  fail(
+      "storage: its memory is dropped; use the tensor only while its memory is there (weights that are cut over ranks "
+      "have memory from the forward of their unit until they are freed)");
+}
+
+void Storage::wait_for_other_uses() {
   const Stream compute{device_, Stream::kCompute};
+  if (device_.type == DeviceType::cuda && owner_ != nullptr && owner_->device_ != device_) {
+    Event done;
+    done.record(compute);
+    note_use(done);
+  }
+  for (const Event& use : other_uses_) {
+    if (owner_ != nullptr) {
+      owner_->note_use(use);
+    } else {
+      use.wait(compute);  // the next owner's work comes later on that stream
+    }
+  }
+}
+
+Storage::~Storage() {
   try {
-    if (device_.type == DeviceType::cuda && owner_ != nullptr && owner_->device_ != device_) {
-      Event done;
-      done.record(compute);
-      note_use(done);
+    wait_for_other_uses();
+  } catch (const std::exception&) {  // the device has failed, as the next call will report
+    if (block_ != nullptr) {
+      block_->is_abandoned = true;
     }
-    for (const Event& use : other_uses_) {
-      if (owner_ != nullptr) {
-        owner_->note_use(use);
-      } else {
-        use.wait(compute);  // the next owner's work comes later on that stream
-      }
-    }
-  } catch (const std::exception&) {
-    block_->is_abandoned = true;  // the device has failed, as the next call will report
   }
 }
 

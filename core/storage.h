@@ -54,8 +54,20 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  void* data() const { return block_->data; }
-  const std::shared_ptr<Block>& block() const { return block_; }
+  void* data() const { return block()->data; }
+  /// Throws Error while the memory is dropped.
+  const std::shared_ptr<Block>& block() const {
+    if (block_ == nullptr) {
+      fail_without_memory();
+    }
+    return block_;
+  }
+  /// Frees the memory of a storage whose tensors, and the graphs that saved them, will be used again with the same
+  /// elements, once take_memory() has brought them back.
+  void drop_memory();
+  /// Shares the memory of `source`, which has the same size and device. The version stays: the elements are those that
+  /// were dropped, so graphs that saved them are still valid.
+  void take_memory(const Storage& source);
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   std::uint64_t version() const { return version_; }
@@ -65,8 +77,11 @@ class Storage {
   void note_use(const Event& done);
 
  private:
+  [[noreturn]] static void fail_without_memory();
+  void wait_for_other_uses();
+
   std::shared_ptr<Storage> owner_;  // the owner of shared memory, or null
-  std::shared_ptr<Block> block_;
+  std::shared_ptr<Block> block_;    // null while it is dropped
   std::size_t bytes_;
   Device device_;
   std::uint64_t version_ = 0;

@@ -8,6 +8,7 @@
 /// | `Pipe`                    | a program without ranks    | some layers; micro-batches pass from rank to rank       |
 /// | `DataParallel`            | a program without ranks    | a copy of rank 0's weights, for one batch               |
 /// | `DistributedDataParallel` | each rank, within launch() | all weights; gradients are summed during the backward   |
+/// | `ShardedDataParallel`     | each rank, within launch() | a part of all weights, and some whole layers at a time  |
 /// | `MeshPipe`                | each rank, within launch() | some layers, or slices of them, of one replica          |
 ///
 /// They train, bit for bit, the weights of one device that accumulates the gradients of the same micro-batches.
@@ -22,3 +23,4 @@
 #include "parallel/wrappers/distributed_data_parallel.h"
 #include "parallel/wrappers/mesh_pipe.h"
 #include "parallel/wrappers/pipe.h"
+#include "parallel/wrappers/sharded_data_parallel.h"

@@ -11,6 +11,7 @@
 #include "nn/rate_schedule.h"
 #include "parallel/comm/clock.h"
 #include "parallel/data_parallel/compression.h"
+#include "parallel/data_parallel/sharded/sharded_settings.h"
 #include "parallel/data_parallel/step_timeline.h"
 #include "parallel/launch/launch.h"
 #include "parallel/schedule/versions.h"
@@ -47,6 +48,8 @@ inline std::vector<std::string> names_of(Decay) { return {"all", "weights"}; }
 inline std::vector<std::string> names_of(RateShape) { return {"constant", "cosine", "step"}; }
 inline std::vector<std::string> names_of(Versions) { return version_names(); }
 inline std::vector<std::string> names_of(DataParallelMode) { return {"single", "parameter", "buckets", "central"}; }
+inline std::vector<std::string> names_of(Sharded) { return {"optimizer", "gradients", "parameters"}; }
+inline std::vector<std::string> names_of(Accumulation) { return {"whole", "sharded"}; }
 inline std::vector<std::string> names_of(CompressionKind) { return {"none", "half"}; }
 inline std::vector<std::string> names_of(ClockKind) { return {"wall", "virtual", "modelled"}; }
 inline std::vector<std::string> names_of(Transport) { return {"thread", "mpi", "nccl", "gloo"}; }

@@ -30,12 +30,13 @@ std::vector<int> in(Numbers... chapters) {
   return {chapters...};
 }
 const std::vector<int> kAll;
-const std::vector<int> kWithRanks = in(2, 3, 4, 5, 6, 7, 8);
-const std::vector<int> kWithMessages = in(2, 3, 4, 5, 6, 8);
+const std::vector<int> kWithRanks = in(2, 3, 4, 5, 6, 7, 8, 9);
+const std::vector<int> kWithMessages = in(2, 3, 4, 5, 6, 8, 9);
 const std::vector<int> kWithSchedules = in(3, 4, 5, 6, 8);
 const std::vector<int> kWithChunks = in(5, 6, 8);
 const std::vector<int> kWithSlices = in(1, 8);
 const std::vector<int> kWithReductions = in(6, 8);
+const std::vector<int> kWithPipelines = in(2, 3, 4, 5, 6, 7, 8);
 
 std::string list(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
@@ -85,7 +86,7 @@ std::vector<Flag> optimization() {
        "Total number of epochs (passes over the training data)"},
       {"batch-size", whole(&Training::batch_size, 1, kMaxBatchSize), Scope::training, kAll,
        "Images, or sequences, per optimizer step"},
-      {"microbatches", whole(&Training::microbatches, 1, 1 << 16), Scope::batch_parts, in(1, 3, 4, 5, 6, 7, 8),
+      {"microbatches", whole(&Training::microbatches, 1, 1 << 16), Scope::batch_parts, in(1, 3, 4, 5, 6, 7, 8, 9),
        "Micro-batches per batch; their gradients are added"},
       {"optimizer", word(&Training::optimizer), Scope::training, kAll, "Optimizer"},
       {"lr", real(&Training::lr, kMinRate, kMaxRate, kOrZero), Scope::training, kAll,
@@ -141,6 +142,18 @@ std::vector<Flag> data_parallel() {
        "Compression of a bucket's gradients: " + list(names_of(CompressionKind{}))},
       {"sync-batch-norm", on_off(&Replicas::sync_batch_norm), Scope::training, in(6),
        "Batch norm over the whole batch instead of over a rank's part"},
+      {"shard", word(&Replicas::shard), Scope::run, in(9),
+       "What the ranks keep a part of each: the optimizer's state; also the gradients; or also the parameters"},
+      {"reshard-after-forward", on_off(&Replicas::reshard_after_forward), Scope::run, in(9),
+       "Free a unit's weights after its forward, and gather them again for its backward"},
+      {"prefetch", whole(&Replicas::prefetch, 0, 1 << 16), Scope::run, in(9),
+       "Units whose weights are gathered before the computation needs them"},
+      {"unit-layers", text(&Replicas::unit_layers), Scope::run, in(9),
+       "Layers per unit, such as 3,3,4 (none: each layer with parameters begins a unit)"},
+      {"accumulation", word(&Replicas::accumulation), Scope::training, in(9),
+       "Between the micro-batches of a step, keep 'whole' gradients on each rank, or 'sharded' sums over all ranks"},
+      {"by-hand", on_off(&Replicas::by_hand), Scope::run, in(9),
+       "Gather and free the weights of the whole model at once, with the chapter's own code"},
   };
 }
 
@@ -165,12 +178,12 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
        "Chunks (virtual stages) per rank (0: two if the schedule allows several)"},
       {"group", whole(&Pipelines::group, 0, 1 << 16), Scope::run, kWithChunks,
        "Micro-batches that run through a chunk before the next chunk's turn (0: as many as ranks)"},
-      {"split", text(&Pipelines::split), Scope::asynchronous_training, kWithRanks,
+      {"split", text(&Pipelines::split), Scope::asynchronous_training, kWithPipelines,
        "Layers per stage, such as 5,4,3 (none: chosen by --balance)"},
-      {"balance", word(&Pipelines::balance, balances), Scope::run, kWithRanks,
+      {"balance", word(&Pipelines::balance, balances), Scope::run, kWithPipelines,
        std::string("Balance the stages by layers, parameters, or measured time") +
            (has_replicas ? "; 'pipedream' chooses stages and replicas for the link" : "")},
-      {"profile-file", text(&Pipelines::profile_file), Scope::command, kWithRanks,
+      {"profile-file", text(&Pipelines::profile_file), Scope::command, kWithPipelines,
        "Read what the layers cost from this file (docs/reference/profile.md) instead of measuring; --profile --out "
        "writes one"},
       {"recompute", on_off(&Pipelines::recompute), Scope::run, kWithSchedules,

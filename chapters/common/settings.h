@@ -96,6 +96,13 @@ struct ReplicaSettings {
   bool find_unused = false;
   CompressionKind compress = CompressionKind::none;
   bool sync_batch_norm = false;
+  // How they keep a part of it each.
+  Sharded shard = Sharded::parameters;
+  bool reshard_after_forward = true;
+  int prefetch = 1;                          ///< units that are gathered ahead
+  Parsed<split_from_text> unit_layers = {};  ///< empty: each layer with parameters begins a unit
+  Accumulation accumulation = Accumulation::whole;
+  bool by_hand = false;  ///< by the chapter's own code
 
   BucketCaps caps() const { return {first_bucket_size, bucket_size}; }
 };

@@ -119,6 +119,8 @@ class Communicator {
   virtual void broadcast(Tensor& tensor, int root) = 0;
   /// Returns the tensors of all ranks, in rank order.
   virtual std::vector<Tensor> all_gather(const Tensor& tensor) = 0;
+  /// Writes the `part` [N, …] of each rank to `whole` [size N, …], in rank order. `part` may be its place in `whole`.
+  virtual void all_gather_into(Tensor& whole, const Tensor& part) = 0;
   /// Returns part rank() of the sum over all ranks: [size N, …] becomes [N, …].
   virtual Tensor reduce_scatter(const Tensor& tensor) = 0;
   /// Waits until all ranks have called it.

@@ -132,6 +132,12 @@ std::vector<Tensor> ExchangeCommunicator::do_all_gather(const char* operation, c
   return gathered;
 }
 
+void ExchangeCommunicator::do_all_gather_into(Tensor& whole, const Tensor& part) {
+  const Waiting waiting(clock());
+  ExchangeBuffers buffers = for_each_peer([&](int r) { return PeerBuffers{part, part_of(whole, r)}; });
+  exchange("all_gather_into", part, buffers);
+}
+
 Tensor ExchangeCommunicator::do_reduce_scatter(const Tensor& tensor) {
   const Waiting waiting(clock());
   const std::int64_t length = tensor.numel() / size();

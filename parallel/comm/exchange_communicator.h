@@ -49,6 +49,7 @@ class ExchangeCommunicator : public GroupCommunicator {
   void do_reduce(Tensor& tensor, int root) final;
   void do_broadcast(Tensor& tensor, int root) final;
   std::vector<Tensor> do_all_gather(const char* operation, const Tensor& tensor) final;
+  void do_all_gather_into(Tensor& whole, const Tensor& part) final;
   Tensor do_reduce_scatter(const Tensor& tensor) final;
   void do_barrier() final;
 

@@ -136,10 +136,25 @@ std::vector<Tensor> GroupCommunicator::all_gather(const Tensor& tensor) {
   return gathered;
 }
 
+void GroupCommunicator::all_gather_into(Tensor& whole, const Tensor& part) {
+  require_divisible("all_gather_into", whole);
+  STAGECOACH_CHECK(part.dtype() == whole.dtype() && part.shape() == whole.shape().with(0, whole.size(0) / size()),
+                   "{}: expected part {} of {} to fill the tensor, got {} for {}", error_context("all_gather_into"),
+                   rank(), size(), describe(part), describe(whole));
+  require_here("all_gather_into", whole);
+  const double bytes = bytes_of(part);
+  collective("all_gather_into", &part,
+             {ring_all_gather_seconds(slowest_link(), size(), bytes), ring_links(group()), (size() - 1) * bytes}, [&] {
+               Tensor mine = part_of(whole, rank());
+               if (part.storage() != mine.storage() || part.offset() != mine.offset()) {
+                 mine.copy_from(part);
+               }
+               do_all_gather_into(whole, part);
+             });
+}
+
 Tensor GroupCommunicator::reduce_scatter(const Tensor& tensor) {
-  STAGECOACH_CHECK(tensor.dims() > 0 && tensor.size(0) % size() == 0,
-                   "{}: the first extent of {} cannot be divided evenly among {} ranks",
-                   error_context("reduce_scatter"), describe(tensor), size());
+  require_divisible("reduce_scatter", tensor);
   const double bytes = bytes_of(tensor);
   return counted(collective("reduce_scatter", &tensor,
                             {ring_reduce_scatter_seconds(slowest_link(), size(), bytes), ring_links(group()),
@@ -191,6 +206,17 @@ void GroupCommunicator::require_root(const char* operation, int root) const {
   STAGECOACH_CHECK(root >= 0 && root < size(),
                    "{}: expected a root of at least 0 and less than the group's size, got {} of {}",
                    error_context(operation), root, size());
+}
+
+void GroupCommunicator::require_divisible(const char* operation, const Tensor& whole) const {
+  STAGECOACH_CHECK(whole.dims() > 0 && whole.size(0) % size() == 0,
+                   "{}: the first extent of {} cannot be divided evenly among {} ranks", error_context(operation),
+                   describe(whole), size());
+}
+
+Tensor GroupCommunicator::part_of(const Tensor& whole, int rank) const {
+  const Shape shape = whole.shape().with(0, whole.size(0) / size());
+  return whole.alias(shape, whole.offset() + rank * shape.numel());
 }
 
 CommError GroupCommunicator::other_operation(const std::string& operation, int other, const std::string& theirs) const {

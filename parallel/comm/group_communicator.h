@@ -50,6 +50,7 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   void reduce(Tensor& tensor, int root) final;
   void broadcast(Tensor& tensor, int root) final;
   std::vector<Tensor> all_gather(const Tensor& tensor) final;
+  void all_gather_into(Tensor& whole, const Tensor& part) final;
   Tensor reduce_scatter(const Tensor& tensor) final;
   void barrier() final;
   std::unique_ptr<Communicator> split(int colour, int key) final;
@@ -103,6 +104,8 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   virtual void do_broadcast(Tensor& tensor, int root) = 0;
   /// Errors name `operation`.
   virtual std::vector<Tensor> do_all_gather(const char* operation, const Tensor& tensor) = 0;
+  /// Writes the parts of the other ranks; this rank's `part` is in `whole` already.
+  virtual void do_all_gather_into(Tensor& whole, const Tensor& part) = 0;
   virtual Tensor do_reduce_scatter(const Tensor& tensor) = 0;
   virtual void do_barrier() = 0;
 
@@ -118,6 +121,8 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   /// Returns the world rank of rank `rank` of the group.
   int member(int rank) const { return group().member(rank); }
+  /// Returns part `rank` of `whole` [size N, …] as an alias [N, …].
+  Tensor part_of(const Tensor& whole, int rank) const;
   /// Returns text such as "rank 3: receive from rank 2, tag 4, in the forward of stage 3, micro-batch 0".
   std::string error_context(const std::string& operation) const;
   /// Returns the error for rank `other` of the group being in another operation, `theirs`.
@@ -139,6 +144,8 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   void require_peer(const char* operation, int peer, int tag) const;
   void require_root(const char* operation, int root) const;
   void require_here(const char* operation, const Tensor& tensor) const;
+  /// Throws Error unless `whole` can be divided evenly among the ranks.
+  void require_divisible(const char* operation, const Tensor& whole) const;
   /// `direction` is "to" or "from".
   std::string message_context(const char* operation, const char* direction, int peer, int tag) const;
   /// Describes a send that was started during the work `started`.

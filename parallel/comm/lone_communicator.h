@@ -28,6 +28,7 @@ class LoneCommunicator final : public PassingCommunicator {
     }
     return parts;
   }
+  void all_gather_into(Tensor& /*whole*/, const Tensor& /*part*/) override {}
   std::unique_ptr<Communicator> duplicate() override {
     return std::make_unique<LoneCommunicator>(comm_->duplicate(), ranks_);
   }

@@ -26,6 +26,7 @@ class PassingCommunicator : public Communicator {
   void reduce(Tensor& tensor, int root) override { comm_.reduce(tensor, root); }
   void broadcast(Tensor& tensor, int root) override { comm_.broadcast(tensor, root); }
   std::vector<Tensor> all_gather(const Tensor& tensor) override { return comm_.all_gather(tensor); }
+  void all_gather_into(Tensor& whole, const Tensor& part) override { comm_.all_gather_into(whole, part); }
   Tensor reduce_scatter(const Tensor& tensor) override { return comm_.reduce_scatter(tensor); }
   void barrier() override { comm_.barrier(); }
   std::unique_ptr<Communicator> split(int colour, int key) override { return comm_.split(colour, key); }

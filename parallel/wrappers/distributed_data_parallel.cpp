@@ -5,6 +5,7 @@
 #include "core/autograd/backward.h"
 #include "core/base/error.h"
 #include "parallel/data_parallel/same_model.h"
+#include "parallel/wrappers/share_of_mean.h"
 
 namespace stagecoach {
 namespace {
@@ -13,17 +14,6 @@ namespace {
 NamedTensors broadcast_parameters(const Module& model, Communicator& comm) {
   broadcast_module(model, comm);
   return model.named_parameters();
-}
-
-/// Returns the gradient of a summed loss for which the mean over `samples` is trained. Throws Error for a loss that has
-/// no backward.
-Tensor share_of_mean(const Tensor& loss, std::int64_t samples) {
-  STAGECOACH_CHECK(loss.defined() && loss.grad_node() && loss.dims() == 0,
-                   "DistributedDataParallel: expected a loss [] computed from the model's output, got {}; compute it "
-                   "with Reduction::sum, without NoGrad",
-                   describe(loss));
-  STAGECOACH_CHECK(samples >= 1, "DistributedDataParallel: expected at least 1 sample on all ranks, got {}", samples);
-  return Tensor::full({}, 1.0 / static_cast<double>(samples), loss.dtype(), loss.device());
 }
 
 }  // namespace
@@ -46,7 +36,7 @@ void DistributedDataParallel::require_working() const {
 
 void DistributedDataParallel::backward(const Tensor& loss, std::int64_t samples) {
   require_working();
-  const Tensor share = share_of_mean(loss, samples);
+  const Tensor share = share_of_mean("DistributedDataParallel", loss, samples);
   reducer_.begin(Reducer::Sync::yes, {&loss, 1});
   has_failed_ = true;  // unless all of the following is done
   stagecoach::backward(loss, share);
@@ -56,7 +46,7 @@ void DistributedDataParallel::backward(const Tensor& loss, std::int64_t samples)
 
 void DistributedDataParallel::accumulate(const Tensor& loss, std::int64_t samples) {
   require_working();
-  const Tensor share = share_of_mean(loss, samples);
+  const Tensor share = share_of_mean("DistributedDataParallel", loss, samples);
   reducer_.begin(Reducer::Sync::no);
   stagecoach::backward(loss, share);
 }

@@ -43,6 +43,10 @@ class RecordedCommunicator final : public PassingCommunicator {
     collectives_.call(rank(), "all_gather", tensor.numel());
     return PassingCommunicator::all_gather(tensor);
   }
+  void all_gather_into(Tensor& whole, const Tensor& part) override {
+    collectives_.call(rank(), "all_gather_into", part.numel());
+    PassingCommunicator::all_gather_into(whole, part);
+  }
   Tensor reduce_scatter(const Tensor& tensor) override {
     collectives_.call(rank(), "reduce_scatter", tensor.numel());
     return PassingCommunicator::reduce_scatter(tensor);

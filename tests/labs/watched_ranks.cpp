@@ -251,6 +251,7 @@ class WatchedCommunicator final : public Communicator {
   void reduce(Tensor&, int) override { refuse("reduce"); }
   void broadcast(Tensor&, int) override { refuse("broadcast"); }
   std::vector<Tensor> all_gather(const Tensor&) override { refuse("all_gather"); }
+  void all_gather_into(Tensor&, const Tensor&) override { refuse("all_gather_into"); }
   Tensor reduce_scatter(const Tensor&) override { refuse("reduce_scatter"); }
   void barrier() override { refuse("barrier"); }
   std::unique_ptr<Communicator> split(int, int) override { refuse("split"); }

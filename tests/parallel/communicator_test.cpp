@@ -153,6 +153,15 @@ TEST_P(Ranks, BroadcastGatherAndScatter) {
     }
     const Tensor part = rank.comm.reduce_scatter(rank_tensor(rank.index, shape, rank.device));
     EXPECT_TRUE(same_bytes(part, sum_over(world, shape).narrow(rank.index, 1)));
+    Tensor whole = Tensor::zeros(shape, DType::float32, rank.device);
+    rank.comm.all_gather_into(whole, part);
+    EXPECT_TRUE(same_bytes(whole, sum_over(world, shape)));
+    Tensor mine = whole.narrow(rank.index, 1);  // already in its place
+    mine.fill(rank.index);
+    rank.comm.all_gather_into(whole, mine);
+    for (int r = 0; r < world; ++r) {
+      EXPECT_TRUE(same_bytes(whole.narrow(r, 1), Tensor::full({1, 777}, r)));
+    }
     rank.comm.barrier();
   });
 }
@@ -173,6 +182,7 @@ TEST_P(Ranks, BytesSentAreThoseOfMessagesAndOfTheAlgorithmsOfLink) {
     EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.all_reduce(x); }), 2 * (p - 1) * bytes / p);
     EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.reduce_scatter(x); }), (p - 1) * bytes / p);
     EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.all_gather(x); }), (p - 1) * bytes);
+    EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.all_gather_into(x, x.narrow(rank.index, 1)); }), (p - 1) * bytes / p);
     EXPECT_EQ(sent_in([&](Tensor&) { rank.comm.barrier(); }), 0);
     if (p > 1) {
       EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.reduce(x, 0); }), next == 0 ? bytes : 0);

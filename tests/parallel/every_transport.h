@@ -47,6 +47,11 @@ inline const Wait kWaits[] = {
        rank.comm.broadcast(tensor, 0);
      }},
     {"all_gather", [](Rank& rank) { rank.comm.all_gather(number(rank)); }},
+    {"all_gather_into",
+     [](Rank& rank) {
+       Tensor whole = Tensor::zeros({rank.world}, DType::float32, rank.device);
+       rank.comm.all_gather_into(whole, Tensor::zeros({1}, DType::float32, rank.device));
+     }},
     {"reduce_scatter",
      [](Rank& rank) { rank.comm.reduce_scatter(Tensor::zeros({rank.world}, DType::float32, rank.device)); }},
     {"barrier", [](Rank& rank) { rank.comm.barrier(); }},

@@ -156,6 +156,10 @@ TEST(ModelledClock, CollectivesTakeWhatTheirAlgorithmsTake) {
       expect_seconds(root_reduce_seconds(link, 3, bytes), 0, nothing([&] { rank.comm.reduce(tensor, 1); }));
       expect_seconds(tree_broadcast_seconds(link, 3, bytes), 0, nothing([&] { rank.comm.broadcast(tensor, 1); }));
       expect_seconds(ring_all_gather_seconds(link, 3, bytes), 3, [&] { return rank.comm.all_gather(tensor); });
+      expect_seconds(ring_all_gather_seconds(link, 3, bytes / 3), 0, nothing([&] {
+                       const std::int64_t part = count / 3;
+                       rank.comm.all_gather_into(tensor, tensor.narrow(rank.index * part, part));
+                     }));
       expect_seconds(ring_reduce_scatter_seconds(link, 3, bytes), 1, [&] { return rank.comm.reduce_scatter(tensor); });
     }
   });

@@ -53,7 +53,11 @@ std::vector<Tensor> results_of(Rank& rank) {
       keep(theirs);
     }
   }
-  keep(rank.comm.reduce_scatter(made_by_rank(rank.index, {rank.world, 777}, rank.device)));
+  const Tensor part = rank.comm.reduce_scatter(made_by_rank(rank.index, {rank.world, 777}, rank.device));
+  keep(part);
+  Tensor whole = Tensor::empty({rank.world, 777}, part.dtype(), rank.device);
+  rank.comm.all_gather_into(whole, part);
+  keep(whole);
   rank.comm.barrier();
   return results;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/asynchronous.h"
 #include "core/stream.h"
 #include "core/transfer.h"
 #include "core/uncounted_memory.h"
@@ -203,10 +204,23 @@ std::vector<Tensor> ThreadCommunicator::do_all_gather(const char* operation, con
   return gathered;
 }
 
+void ThreadCommunicator::do_all_gather_into(Tensor& whole, const Tensor& part) {
+  // Where calls are queued, other ranks must not read memory to which this rank writes the other parts.
+  const bool is_copied = is_asynchronous(device()) && part.storage() == whole.storage();
+  const auto parts = tensors_of_all("all_gather_into", is_copied ? part.clone() : part);
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank()) {
+      part_of(whole, r).copy_from(on_device(parts[static_cast<std::size_t>(r)], device()));
+    }
+  }
+  end("all_gather_into, ending");
+}
+
 Tensor ThreadCommunicator::do_reduce_scatter(const Tensor& tensor) {
-  const auto tensors = tensors_of_all("reduce_scatter", tensor);
+  auto tensors = tensors_of_all("reduce_scatter", tensor);
   const std::int64_t length = tensor.numel() / size();
   const Tensor sum = sum_of(tensors, rank() * length, length);
+  tensors.clear();  // after the end, their memory is their owners' alone
   end("reduce_scatter, ending");
   return sum.reshape(tensor.shape().with(0, tensor.size(0) / size()));
 }

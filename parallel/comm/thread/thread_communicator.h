@@ -31,6 +31,7 @@ class ThreadCommunicator final : public GroupCommunicator {
   void do_reduce(Tensor& tensor, int root) override;
   void do_broadcast(Tensor& tensor, int root) override;
   std::vector<Tensor> do_all_gather(const char* operation, const Tensor& tensor) override;
+  void do_all_gather_into(Tensor& whole, const Tensor& part) override;
   Tensor do_reduce_scatter(const Tensor& tensor) override;
   void do_barrier() override { end("barrier"); }
   std::unique_ptr<Communicator> make_part(Group part) override;

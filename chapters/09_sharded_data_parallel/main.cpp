@@ -1,0 +1,164 @@
+/// @file
+/// Chapter 9: sharded data parallelism. Each rank trains on its shard of each batch, as in chapter 6, but keeps only
+/// its part of the weights, gradients and optimizer state.
+///
+/// A rank needs whole weights only while it computes with them: it gathers them from the other ranks, and frees them
+/// afterwards. `ByHand` does so with the whole model at once. The library does it unit by unit, a few layers at a time,
+/// and communicates while it computes (parallel/wrappers/sharded_data_parallel.h).
+
+#include "chapters/09_sharded_data_parallel/sharded_replica.h"
+#include "chapters/common/open.h"
+#include "chapters/common/program.h"
+#include "chapters/common/run.h"
+#include "core/autograd/backward.h"
+#include "core/ops.h"
+#include "nn/batch_position.h"
+#include "parallel/data_parallel/flat.h"
+#include "parallel/wrappers/sharded_data_parallel.h"
+
+namespace stagecoach {
+namespace {
+
+/// --by-hand: the whole model is one unit. Its parameters are views of `weights_`, whose memory comes and goes.
+class ByHand final : public ShardedReplica {
+ public:
+  ByHand(Sequential& model, Communicator& comm, std::uint64_t seed) : model_(model), comm_(comm) {
+    model.materialize(seed, comm.device());
+    parameters_ = model.named_parameters();
+    weights_ = padded(flattened(tensors_of(parameters_)));  // [n part]: all ranks' parts
+    const std::vector<Tensor> views = views_of(weights_, tensors_of(parameters_));
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      parameters_[i].second.rebind(views[i]);
+    }
+    shard_ = weights_.narrow(comm.rank() * part(), part()).clone().set_requires_grad(true);  // [part]: this rank's
+    free();
+  }
+  NamedTensors shards() override { return {{"shard", shard_}}; }
+
+  Tensor forward(const Tensor& x) override {
+    gather();
+    Tensor y = model_.forward(x);
+    free();  // the graph still refers to the weights: they must be back before its backward
+    return y;
+  }
+  void backward(const Tensor& loss, std::int64_t samples) override {
+    gather();
+    stagecoach::backward(loss, Tensor::full({}, 1.0 / static_cast<double>(samples), loss.dtype(), loss.device()));
+    free();
+    const Tensor whole = padded(flattened(gradients_of(parameters_)));  // [n part]: of this rank's samples
+    for (auto& [name, parameter] : parameters_) {
+      parameter.zero_grad();
+    }
+    shard_.set_grad(comm_.reduce_scatter(whole));  // [part]: over all ranks. The optimizer updates the shard with it.
+  }
+
+ private:
+  void gather() {
+    Tensor whole = Tensor::empty(weights_.shape(), weights_.dtype(), weights_.device());
+    comm_.all_gather_into(whole, shard_);
+    weights_.storage()->take_memory(*whole.storage());
+  }
+  void free() { weights_.storage()->drop_memory(); }
+  std::int64_t part() const { return weights_.numel() / comm_.size(); }
+  /// Returns `flat` with zeros at the end, so that all ranks have equally long parts.
+  Tensor padded(const Tensor& flat) const {
+    Tensor all =
+        Tensor::zeros({(flat.numel() + comm_.size() - 1) / comm_.size() * comm_.size()}, flat.dtype(), flat.device());
+    all.narrow(0, flat.numel()).copy_from(flat);
+    return all;
+  }
+
+  Sequential& model_;
+  Communicator& comm_;
+  NamedTensors parameters_;
+  Tensor weights_;
+  Tensor shard_;
+};
+
+/// Unit by unit, with the choices of --shard, --reshard-after-forward, --prefetch and --unit-layers.
+class ByUnits final : public ShardedReplica {
+ public:
+  ByUnits(const Sequential& model, Communicator& comm, const ShardedSettings& settings)
+      : sharded_(model, comm, settings) {}
+  NamedTensors shards() override { return sharded_.shards(); }
+  Tensor forward(const Tensor& x) override { return sharded_.forward(x); }
+  void accumulate(const Tensor& loss, std::int64_t samples) override { sharded_.accumulate(loss, samples); }
+  void backward(const Tensor& loss, std::int64_t samples) override { sharded_.backward(loss, samples); }
+  void clip_norm(Optimizer& optimizer, double max_norm) override { sharded_.clip_norm(optimizer, max_norm); }
+
+ private:
+  ShardedDataParallel sharded_;
+};
+
+/// Adds up the gradients of this rank's micro-batches; after the last, those of all ranks.
+void forward_backward(ShardedReplica& replica, const MicroBatches& batch, EpochSums& sums) {
+  for (int i = 0; i < batch.count(); ++i) {
+    const BatchScope position(batch.position_of(i));
+    const Tensor logits = replica.forward(batch.input(i));                       // [n, classes]
+    const Tensor loss = cross_entropy(logits, batch.target(i), Reduction::sum);  // []
+    sums.add(loss, logits, batch.target(i));
+    if (i + 1 < batch.count()) {
+      replica.accumulate(loss, batch.global_size);
+    } else {
+      replica.backward(loss, batch.global_size);
+    }
+  }
+}
+
+/// All ranks take part in all forwards, as each has a part of the weights: a rank without images has an empty batch.
+void evaluate(ShardedReplica& replica, Module& model, Epoch& epoch, MicroBatchLoader& loader) {
+  const NoGrad no_grad;
+  model.train(false);
+  for (const MicroBatches& batch : epoch.test_batches(loader)) {
+    count_correct(replica.forward(batch.input(0)), batch.target(0), epoch.test_sums().correct);
+  }
+  model.train(true);
+}
+
+void train_rank(const Settings& settings, const TrainTest& data, Rank& rank) {
+  const TrainingSettings& training = settings.training;
+  Run run = make_run(settings, rank.comm, {.splits_losses = true});  // prints and measures
+  const auto model = make_model_of(training, data.train);            // has no memory: no rank ever holds all of it
+  std::unique_ptr<ShardedReplica> replica;
+  if (settings.data_parallel.by_hand) {
+    replica = std::make_unique<ByHand>(*model, rank.comm, training.seed);
+  } else {
+    replica = std::make_unique<ByUnits>(*model, rank.comm, sharded_settings(settings));
+  }
+  const auto optimizer = make_optimizer(training, replica->shards());
+  Sequential nothing_to_save;
+  run.set_up_checkpoints(data, nothing_to_save, *optimizer);
+  if (training.clip_norm > 0) {
+    replica->clip_norm(*optimizer, training.clip_norm);  // by the norm of the gradients of all ranks
+  }
+  MicroBatchLoader train_loader = loader_of(settings, data.train, LoaderFor::training, rank);
+  MicroBatchLoader test_loader = loader_of(settings, data.test, LoaderFor::testing, rank);
+  for (Epoch& epoch : run.epochs()) {
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+      forward_backward(*replica, batch, epoch.train_sums());
+      const Span span("optimizer", "update");
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+    evaluate(*replica, *model, epoch, test_loader);
+  }
+}
+
+void train(const Settings& settings) {
+  const TrainTest data = open_data(settings);
+  require_trainable(settings, data.train);
+  launch(open_world(settings.world), [&](Rank& rank) { train_rank(settings, data, rank); });
+}
+
+const Chapter kChapter{
+    .number = 9,
+    .program = "ch09_sharded_data_parallel",
+    .title = "Chapter 9: sharded data parallelism: each rank keeps a part of the weights, gradients and states.",
+    .example = "ch09_sharded_data_parallel --data data/generated --model vit --ranks 4 --shard parameters",
+    .defaults = {.data_parallel = {.mode = DataParallelMode::buckets}, .world = {.ranks = 2}},
+};
+
+}  // namespace
+}  // namespace stagecoach
+
+int main(int argc, char** argv) { return stagecoach::run_program(argc, argv, stagecoach::kChapter, stagecoach::train); }

@@ -1,0 +1,33 @@
+#pragma once
+/// @file
+/// The choices of sharded data parallelism.
+
+#include <cstdint>
+#include <vector>
+
+namespace stagecoach {
+
+/// What is cut over the ranks, so that each keeps one part of it, its shard. Source: Rajbhandari et al., "ZeRO: memory
+/// optimizations toward training trillion parameter models", 2020, whose three stages these are.
+enum class Sharded {
+  optimizer,   ///< the optimizer's state
+  gradients,   ///< and the gradients
+  parameters,  ///< and the weights: fully sharded
+};
+
+/// What the backwards of a step before the last one add up.
+enum class Accumulation {
+  whole,    ///< whole gradients on each rank, which sends none before the step's last backward
+  sharded,  ///< the sums over all ranks, so that no whole gradients stay; each backward sends as much as the last
+};
+
+struct ShardedSettings {
+  Sharded shard = Sharded::parameters;
+  bool reshard_after_forward = true;  ///< with Sharded::parameters: free weights after the forward too
+  int prefetch = 1;                   ///< units that are gathered before the computation needs them
+  Accumulation accumulation = Accumulation::whole;
+  std::vector<int> unit_layers = {};  ///< layers per unit; empty: each layer with parameters begins a unit
+  std::uint64_t seed = 0;             ///< of the weights
+};
+
+}  // namespace stagecoach

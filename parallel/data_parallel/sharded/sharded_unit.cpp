@@ -1,0 +1,171 @@
+#include "parallel/data_parallel/sharded/sharded_unit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/autograd/grad_mode.h"
+#include "core/base/error.h"
+#include "core/kernels/kernels.h"
+#include "parallel/data_parallel/same_model.h"
+
+namespace stagecoach {
+
+// At the start: the unit is made whole, flattened and cut.
+
+ShardedUnit::ShardedUnit(std::shared_ptr<Sequential> layers, Sharded sharded, std::uint64_t seed, Communicator& comm)
+    : layers_(std::move(layers)), sharded_(sharded), rank_(comm.rank()) {
+  const NoGrad no_grad;
+  layers_->materialize(seed, comm.device());
+  parameters_ = without_repeats(layers_->named_parameters());
+  flatten(comm.size(), comm.device());
+  cut_shard();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].second.set_gradient_hook([this, i](Tensor&) { take_gradient(i); });
+  }
+}
+
+ShardedUnit::~ShardedUnit() {
+  for (auto& [name, parameter] : parameters_) {
+    parameter.set_gradient_hook({});
+  }
+}
+
+/// Makes the parameters views of one flat tensor.
+void ShardedUnit::flatten(int ranks, Device device) {
+  std::int64_t count = 0;
+  for (const auto& [name, parameter] : parameters_) {
+    offsets_.push_back(count);
+    count += parameter.numel();
+  }
+  part_ = (count + ranks - 1) / ranks;
+  weights_ = Tensor::zeros({ranks * part_}, DType::float32, device);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Tensor view = place_of(weights_, i);
+    view.copy_from(parameters_[i].second);
+    parameters_[i].second.rebind(view);
+  }
+}
+
+void ShardedUnit::cut_shard() {
+  shard_ = own_part(weights_);
+  if (sharded_ == Sharded::parameters) {
+    shard_ = shard_.clone();
+    weights_.storage()->drop_memory();
+  } else {
+    has_weights_ = true;  // every rank has made the same
+  }
+  const std::int64_t first = rank_ * part_;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, parameter] = parameters_[i];
+    const std::int64_t begin = std::max(offsets_[i], first);
+    const std::int64_t count = std::min(offsets_[i] + parameter.numel(), first + part_) - begin;
+    if (count > 0) {
+      const Shape shape = parameter.dims() < 2 ? Shape{count} : Shape{1, count};
+      shards_.emplace_back(name, shard_.alias(shape, shard_.offset() + begin - first));
+      shards_.back().second.set_requires_grad(true);
+      whole_of_shards_.push_back(i);
+      shard_offsets_.push_back(begin - first);
+    }
+  }
+}
+
+Tensor ShardedUnit::place_of(const Tensor& flat, std::size_t i) const {
+  return flat.alias(parameters_[i].second.shape(), offsets_[i]);
+}
+
+// Weights: gathered before they are used, freed afterwards.
+
+void ShardedUnit::start_gather(CommThread& thread) {
+  if (has_weights_ || gather_) {
+    return;
+  }
+  const NoGrad no_grad;
+  gathering_ = sharded_ == Sharded::parameters
+                   ? Tensor::empty(weights_.shape(), weights_.dtype(), weights_.device())  // freed with the unit
+                   : weights_;
+  gather_ = thread.submit("gather weights", [whole = gathering_, shard = shard_](Communicator& comm) mutable {
+    comm.all_gather_into(whole, shard);
+  });
+}
+
+void ShardedUnit::wait_for_weights() {
+  if (has_weights_) {
+    return;
+  }
+  STAGECOACH_CHECK(gather_, "sharded unit: expected a gather of the weights of '{}', got none; call start_gather()",
+                   parameters_.front().first);
+  gather_->wait();
+  gather_.reset();
+  const Tensor gathered = std::exchange(gathering_, {});
+  if (sharded_ == Sharded::parameters) {
+    weights_.storage()->take_memory(*gathered.storage());
+  }
+  has_weights_ = true;
+}
+
+void ShardedUnit::free_weights() {
+  if (has_weights_ && sharded_ == Sharded::parameters) {
+    weights_.storage()->drop_memory();
+  }
+  has_weights_ = false;
+}
+
+// Gradients: whole, for this rank's samples, until they are summed over the ranks.
+
+/// Moves a gradient to its place, when it is complete; later backwards of the step accumulate there.
+void ShardedUnit::take_gradient(std::size_t i) {
+  if (!gradients_.defined()) {
+    gradients_ = Tensor::empty(weights_.shape(), weights_.dtype(), weights_.device());
+    const std::int64_t end = offsets_.back() + parameters_.back().second.numel();
+    gradients_.narrow(end, gradients_.numel() - end).fill(0);
+  }
+  Tensor parameter = parameters_[i].second;
+  if (parameter.grad().storage() != gradients_.storage()) {
+    Tensor view = place_of(gradients_, i);
+    view.copy_from(parameter.grad());
+    parameter.set_grad(view);
+  }
+}
+
+void ShardedUnit::start_reduction(CommThread& thread) {
+  for (const auto& [name, parameter] : parameters_) {
+    STAGECOACH_CHECK(parameter.grad().defined(),
+                     "sharded unit: expected a gradient for every parameter, got none for '{}', on which this step's "
+                     "loss does not depend; leave out its layer",
+                     name);
+  }
+  reduction_ = thread.submit("reduce gradients", [this](Communicator& comm) { reduce(comm); });
+}
+
+/// The sum is added in rank order, as one device adds the gradients of the ranks' parts.
+void ShardedUnit::reduce(Communicator& comm) {
+  const Tensor sums = comm.reduce_scatter(gradients_);  // [part]
+  if (sharded_ == Sharded::optimizer) {                 // the whole gradients stay, with the sums in their place
+    sums_ = own_part(gradients_);
+    sums_.copy_from(sums);
+  } else if (sums_.defined()) {
+    kernels(sums.device()).add_scaled(sums, 1, sums_);
+  } else {
+    sums_ = sums;
+  }
+}
+
+void ShardedUnit::finish_reduction() {
+  reduction_->wait();
+  reduction_.reset();
+  for (auto& [name, parameter] : parameters_) {
+    parameter.zero_grad();
+  }
+  gradients_ = {};
+}
+
+void ShardedUnit::hand_out_gradients() {
+  weights_.storage()->bump_version();  // the update follows: graphs of earlier forwards must not run any more
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    Tensor& shard = shards_[i].second;
+    shard.set_grad(sums_.alias(shard.shape(), sums_.offset() + shard_offsets_[i]));
+  }
+  sums_ = {};
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,112 @@
+#pragma once
+/// @file
+/// Sharded data parallelism within a rank: as distributed data parallelism, but no weight, gradient or optimizer state
+/// is held by more ranks than necessary.
+///
+/// A rank needs a layer's weights only while it computes that layer. So the model is cut into **units** of a few layers
+/// (a block of a transformer), the weights of a unit are one flat tensor, and each rank keeps one part of it, its
+/// **shard** (sharded_unit.h). With n ranks, `Sharded::parameters` and a limit of 1 + `prefetch` units:
+///
+///     forward    for each unit: wait for its weights, and meanwhile gather those of the next; compute; free them
+///                (the last unit's stay: the backward begins with it)
+///     backward   for each unit, from the last: wait for its weights, and meanwhile gather those of the unit before;
+///                compute; free them; start the reduce-scatter of its gradients
+///     step       the optimizer updates this rank's shards, from its part of the sums
+///
+/// One thread per rank communicates (CommThread): gathers and reductions run in the order of these lines, beside the
+/// computation. Where a unit's backward begins, a gather goes ahead of the reduction of the unit after it, as the
+/// computation waits for weights, not for sums. The gradients of at most two units are whole: of one that is computed
+/// and of one that is reduced.
+///
+/// The other stages keep more and send less. They are the same steps: the weights stay in memory, and are gathered, in
+/// place, once per step after the update; with `Sharded::optimizer` the whole gradients stay too. Per rank, with |w|
+/// bytes of weights, padded, and Adam:
+///
+/// | what is sharded | weights   | gradients    | states  | sent per step: gathers + reductions, in |w| (n - 1) / n |
+/// |-----------------|-----------|--------------|---------|---------------------------------------------------------|
+/// | optimizer       | |w|       | |w|          | 2|w|/n  | 1 + 1                                                   |
+/// | gradients       | |w|       | |w|/n        | 2|w|/n  | 1 + 1                                                   |
+/// | parameters      | |w|/n     | |w|/n        | 2|w|/n  | 2 + 1 (without the last unit's second gather)           |
+///
+/// Without `reshard_after_forward` weights stay from the forward of a unit to its backward: the last row sends 1 + 1.
+/// Sources: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020; Zhao et
+/// al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", 2023.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "nn/optimizer.h"
+#include "nn/sequential.h"
+#include "parallel/comm/comm_thread.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/data_parallel/sharded/sharded_unit.h"
+
+namespace stagecoach {
+
+/// Trains one model on all ranks, each with its samples:
+///
+///     launch(world, [&](Rank& rank) {
+///       ShardedDataParallel sharded(model, rank.comm, {.seed = seed});  // the model gets its weights here
+///       Adam optimizer(sharded.shards());
+///       const Tensor loss = cross_entropy(sharded.forward(my_images.to(rank.device)), my_labels.to(rank.device),
+///                                         Reduction::sum);
+///       sharded.backward(loss, images_of_all_ranks);
+///       optimizer.step();
+///       optimizer.zero_grad();
+///     });
+///
+/// The weights are, bit for bit, those of one device that accumulates the gradients of the ranks' shares in rank order.
+/// All ranks call the same functions equally often, forward() in evaluation too. For use by the rank's own thread.
+class ShardedDataParallel {
+ public:
+  /// Materializes `model`, unit by unit. All ranks of `comm` construct it together. `model` must have no memory;
+  /// `model` and `comm` must outlive this object and every graph of forward(). Buffers are each rank's own. Throws
+  /// UsageError for settings that do not fit, Error unless the ranks' models have the same parameters.
+  ShardedDataParallel(const Sequential& model, Communicator& comm, ShardedSettings settings = {});
+
+  /// Returns what this rank's optimizer updates: its part of some of the parameters (ShardedUnit::shards).
+  NamedTensors shards() const;
+
+  /// Returns the model's output. Throws Error unless `x` is on the rank's device.
+  Tensor forward(const Tensor& x);
+  /// Runs the backward of `loss` [], the sum over this rank's samples; then the gradients of shards() are the sums over
+  /// all ranks. `samples` is the number of samples of the step on all ranks: the loss that is trained is the mean over
+  /// them. All ranks call it, once per step. Throws Error as DistributedDataParallel does.
+  void backward(const Tensor& loss, std::int64_t samples) { run_backward(loss, samples, true); }
+  /// Runs the backward of a micro-batch that is not the last of its step.
+  void accumulate(const Tensor& loss, std::int64_t samples) { run_backward(loss, samples, false); }
+
+  /// From now on `optimizer`, which updates shards(), clips the gradients by the norm of all of them, on all ranks. The
+  /// squares of a parameter are added shard by shard, so the last bits of the norm depend on the number of ranks.
+  void clip_norm(Optimizer& optimizer, double max_norm);
+
+  /// Calls `visit` with the whole parameters of one unit after the other. They have elements only until it returns.
+  void for_each_unit(const std::function<void(const NamedTensors& parameters)>& visit);
+  int unit_count() const { return static_cast<int>(units_.size()); }
+
+ private:
+  void run_backward(const Tensor& loss, std::int64_t samples, bool ends_step);
+  bool reshards() const { return settings_.shard == Sharded::parameters && settings_.reshard_after_forward; }
+  void require_cleared_gradients() const;
+  std::vector<double> sums_of_squares(const NamedTensors& gradients);
+  void gather_from(int unit, int direction);
+  void reach(int unit);
+  void reduce(int unit);
+  ShardedUnit& unit(int index) { return *units_[static_cast<std::size_t>(index)]; }
+
+  Communicator& comm_;
+  ShardedSettings settings_;
+  std::vector<std::unique_ptr<ShardedUnit>> units_;
+  // The backward that runs.
+  bool is_running_ = false;
+  bool ends_step_ = false;
+  int reached_ = 0;           // the unit whose backward has begun last
+  std::deque<int> reducing_;  // units whose reduction was not waited for
+  bool has_failed_ = false;   // a backward threw when communication may have begun
+  CommThread comm_thread_;    // destroyed first: its thread works on the units
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,262 @@
+// Sharded data parallelism trains what one device trains, bit for bit, and sends what the formulas say.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "core/autograd/grad_mode.h"
+#include "tests/parallel/sharded/sharded_task.h"
+#include "tests/support/sanitized.h"
+
+namespace stagecoach {
+namespace {
+
+using test::close;
+using test::expect_parameters;
+using test::Groups;
+using test::one_group;
+using test::same_bytes;
+using test::ShardedTask;
+using test::text_of;
+using test::train_sharded;
+using test::trained_on_one_device;
+using test::unless_sanitized;
+
+constexpr Sharded kAllSharded[] = {Sharded::optimizer, Sharded::gradients, Sharded::parameters};
+
+std::vector<ShardedTask> tasks() {
+  const ShardedTask convnet{"ConvnetSgd", test::convnet, 32, sgd({.learning_rate = 0.05, .momentum = 0.9})};
+  const AdamSettings decaying{.learning_rate = 0.01, .weight_decay = 0.1};
+  const ShardedTask vit{"VitAdamw", test::small_vit, 16, [=](NamedTensors parameters) {
+                          auto optimizer = adamw(decaying)(std::move(parameters));
+                          optimizer->decay_weights_only();
+                          return optimizer;
+                        }};
+  return unless_sanitized<std::vector<ShardedTask>>(
+      {convnet,
+       {"ConvnetAdam", test::convnet, 32, adam({.learning_rate = 0.01})},
+       {"VitSgd", test::small_vit, 16, sgd({.learning_rate = 0.05, .momentum = 0.9})},
+       vit},
+      {convnet, vit});
+}
+
+class ShardedTraining : public ::testing::TestWithParam<ShardedTask> {};
+INSTANTIATE_TEST_SUITE_P(Models, ShardedTraining, ::testing::ValuesIn(tasks()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(ShardedTraining, EqualsOneDeviceForAllStages) {
+  const ShardedTask& task = GetParam();
+  for (const int ranks : unless_sanitized<std::vector<int>>({1, 2, 3, 4}, {3})) {
+    const NamedTensors wanted = trained_on_one_device(task, ranks, one_group(ranks));
+    for (const Sharded shard : kAllSharded) {
+      SCOPED_TRACE(fmt::format("{}, {} ranks", text_of(shard), ranks));
+      launch({.ranks = ranks}, [&](Rank& rank) {
+        ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .seed = ShardedTask::kSeed});
+        const auto optimizer = task.optimizer(sharded.shards());
+        train_sharded(task, sharded, *optimizer, rank);
+        expect_parameters(wanted, sharded);
+      });
+    }
+  }
+}
+
+// The bytes do not depend on when weights are gathered and freed, nor on how the layers are grouped.
+TEST_P(ShardedTraining, EqualsOneDeviceForAllSettings) {
+  const ShardedTask& task = GetParam();
+  constexpr int kRanks = 3;
+  const NamedTensors wanted = trained_on_one_device(task, kRanks, one_group(kRanks));
+  const int layers = task.make()->size();
+  for (const ShardedSettings& settings : std::vector<ShardedSettings>{
+           {.prefetch = 0},
+           {.prefetch = 100},
+           {.reshard_after_forward = false},
+           {.reshard_after_forward = false, .prefetch = 0},
+           {.unit_layers = {layers}},
+           {.shard = Sharded::gradients, .unit_layers = {layers - 1, 1}},
+       }) {
+    SCOPED_TRACE(fmt::format("prefetch {}, reshard {}, {} given units", settings.prefetch,
+                             settings.reshard_after_forward, settings.unit_layers.size()));
+    launch({.ranks = kRanks}, [&](Rank& rank) {
+      ShardedSettings mine = settings;
+      mine.seed = ShardedTask::kSeed;
+      ShardedDataParallel sharded(*task.make(), rank.comm, mine);
+      const auto optimizer = task.optimizer(sharded.shards());
+      train_sharded(task, sharded, *optimizer, rank);
+      expect_parameters(wanted, sharded);
+    });
+  }
+}
+
+// Whole gradients: each rank adds those of its micro-batches, then the ranks' sums are added. Sharded: the ranks'
+// gradients of a micro-batch are added first.
+TEST_P(ShardedTraining, AccumulatesAsOneDeviceThatAddsInTheSameOrder) {
+  const ShardedTask& task = GetParam();
+  constexpr int kRanks = 2;
+  constexpr int kMicrobatches = 3;
+  const Groups of_ranks{{0, 1, 2}, {3, 4, 5}};
+  const Groups of_microbatches{{0, 3}, {1, 4}, {2, 5}};
+  for (const bool reshards : {true, false}) {
+    for (const Sharded shard : kAllSharded) {
+      for (const Accumulation accumulation : {Accumulation::whole, Accumulation::sharded}) {
+        const bool is_whole = accumulation == Accumulation::whole;
+        if (!is_whole && shard == Sharded::optimizer) {
+          continue;
+        }
+        SCOPED_TRACE(fmt::format("{}, {} gradients", text_of(shard), is_whole ? "whole" : "sharded"));
+        const NamedTensors wanted =
+            trained_on_one_device(task, kRanks * kMicrobatches, is_whole ? of_ranks : of_microbatches);
+        launch({.ranks = kRanks}, [&](Rank& rank) {
+          ShardedDataParallel sharded(*task.make(), rank.comm,
+                                      {.shard = shard,
+                                       .reshard_after_forward = reshards,
+                                       .accumulation = accumulation,
+                                       .seed = ShardedTask::kSeed});
+          const auto optimizer = task.optimizer(sharded.shards());
+          train_sharded(task, sharded, *optimizer, rank, kMicrobatches);
+          expect_parameters(wanted, sharded);
+        });
+      }
+    }
+  }
+}
+
+TEST_P(ShardedTraining, EvaluatesWithTheTrainedWeights) {
+  const ShardedTask& task = GetParam();
+  constexpr int kRanks = 2;
+  const auto model = task.make();
+  model->materialize(ShardedTask::kSeed);
+  const NamedTensors trained = trained_on_one_device(task, kRanks, one_group(kRanks));
+  const NoGrad no_grad;
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    Tensor parameter = model->named_parameters()[i].second;
+    parameter.copy_from(trained[i].second);
+  }
+  const Tensor wanted = model->forward(task.images(0, 1, 0));
+  for (const Sharded shard : kAllSharded) {
+    launch({.ranks = kRanks}, [&](Rank& rank) {
+      ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .seed = ShardedTask::kSeed});
+      const auto optimizer = task.optimizer(sharded.shards());
+      train_sharded(task, sharded, *optimizer, rank);
+      const NoGrad none_here;
+      EXPECT_TRUE(same_bytes(sharded.forward(task.images(0, 1, 0).to(rank.device)), wanted)) << text_of(shard);
+    });
+  }
+}
+
+// The norm is that of the whole gradients; only its last bits depend on how they are cut.
+TEST_P(ShardedTraining, ClipsByTheNormOfAllShards) {
+  ShardedTask task = GetParam();
+  constexpr double kMaxNorm = 0.5;  // less than that of the first gradients
+  const MakeOptimizer make = task.optimizer;
+  task.optimizer = [=](NamedTensors parameters) {
+    auto optimizer = make(std::move(parameters));
+    optimizer->clip_norm(kMaxNorm);
+    return optimizer;
+  };
+  const NamedTensors unclipped = trained_on_one_device(GetParam(), 1, one_group(1));
+  for (const int ranks : {1, 3}) {
+    const NamedTensors wanted = trained_on_one_device(task, ranks, one_group(ranks));
+    EXPECT_FALSE(same_bytes(wanted[0].second, unclipped[0].second));
+    for (const Sharded shard : kAllSharded) {
+      launch({.ranks = ranks}, [&](Rank& rank) {
+        ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .seed = ShardedTask::kSeed});
+        const auto optimizer = make(sharded.shards());
+        sharded.clip_norm(*optimizer, kMaxNorm);
+        train_sharded(task, sharded, *optimizer, rank);
+        if (ranks == 1) {
+          return expect_parameters(wanted, sharded);
+        }
+        std::size_t i = 0;
+        sharded.for_each_unit([&](const NamedTensors& parameters) {
+          for (const auto& [name, parameter] : parameters) {
+            EXPECT_TRUE(close(parameter.to(Device{}), wanted[i++].second, 1e-5, 1e-5)) << name;
+          }
+        });
+      });
+    }
+  }
+}
+
+/// What a setting sends per step, in units of (n - 1) / n times the bytes of the padded weights: `steps` times those of
+/// all units, without `last` times those of the last unit, whose weights stay for the backward.
+struct Traffic {
+  ShardedSettings settings;
+  int microbatches;
+  double all;
+  double last;
+};
+
+TEST(ShardedTraffic, IsThatOfTheFormulas) {
+  const ShardedTask task{"Convnet", test::convnet, 32, sgd({})};
+  const Traffic traffics[] = {
+      {{.shard = Sharded::optimizer}, 1, 2, 0},
+      {{.shard = Sharded::gradients}, 1, 2, 0},
+      {{.shard = Sharded::parameters}, 1, 3, 1},
+      {{.shard = Sharded::parameters, .reshard_after_forward = false}, 1, 2, 0},
+      // Three micro-batches: gathers for each where weights are freed, reductions for each where gradients are cut.
+      {{.shard = Sharded::gradients}, 3, 2, 0},
+      {{.shard = Sharded::gradients, .accumulation = Accumulation::sharded}, 3, 4, 0},
+      {{.shard = Sharded::parameters}, 3, 7, 3},
+      {{.shard = Sharded::parameters, .accumulation = Accumulation::sharded}, 3, 9, 3},
+      {{.shard = Sharded::parameters, .reshard_after_forward = false}, 3, 2, 0},
+  };
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const Traffic& traffic : traffics) {
+      SCOPED_TRACE(
+          fmt::format("{}, {} ranks, {} micro-batches", text_of(traffic.settings.shard), ranks, traffic.microbatches));
+      launch({.ranks = ranks}, [&](Rank& rank) {
+        ShardedDataParallel sharded(*task.make(), rank.comm, traffic.settings);
+        double all = 0;
+        double last = 0;
+        sharded.for_each_unit([&](const NamedTensors& parameters) {
+          std::int64_t count = 0;
+          for (const auto& [name, parameter] : parameters) {
+            count += parameter.numel();
+          }
+          last = static_cast<double>((count + ranks - 1) / ranks * ranks) * sizeof(float);
+          all += last;
+        });
+        const auto optimizer = task.optimizer(sharded.shards());
+        train_sharded(task, sharded, *optimizer, rank, traffic.microbatches);  // from here on the weights are cut
+        const int next = (rank.index + 1) % ranks;
+        const double before = rank.comm.bytes_sent()[next];
+        train_sharded(task, sharded, *optimizer, rank, traffic.microbatches);
+        const double sent = rank.comm.bytes_sent()[next] - before;
+        EXPECT_DOUBLE_EQ(sent / ShardedTask::kSteps, (traffic.all * all - traffic.last * last) * (ranks - 1) / ranks);
+      });
+    }
+  }
+}
+
+/// Seconds of the second step by the modelled clock.
+double modelled_seconds(int prefetch) {
+  double seconds = 0;
+  World world{.ranks = 2, .clock = ClockKind::modelled, .device_model = device_model("h200")};
+  world.network = link_from_text("pcie4");
+  launch(world, [&](Rank& rank) {
+    ShardedDataParallel sharded(*test::convnet(), rank.comm, {.prefetch = prefetch});
+    Sgd optimizer(sharded.shards());
+    const Tensor images = test::random_tensor({16, 3, 32, 32}, "images", DType::float32, rank.device);
+    const Tensor labels = test::random_labels(16, 10, rank.device);
+    double start = 0;
+    for (int step = 0; step < 2; ++step) {
+      start = rank.comm.clock().now();
+      sharded.backward(cross_entropy(sharded.forward(images), labels, Reduction::sum), 32);
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    if (rank.index == 0) {
+      seconds = rank.comm.clock().now() - start;
+    }
+  });
+  return seconds;
+}
+
+TEST(ShardedTime, PrefetchHidesGathers) {
+  const double without = modelled_seconds(0);
+  const double with_one = modelled_seconds(1);
+  EXPECT_LT(with_one, without);
+  EXPECT_EQ(with_one, modelled_seconds(1)) << "the modelled clock is the same in every run";
+}
+
+}  // namespace
+}  // namespace stagecoach

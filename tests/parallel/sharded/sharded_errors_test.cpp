@@ -1,0 +1,130 @@
+// What sharded data parallelism refuses.
+#include <gtest/gtest.h>
+
+#include "nn/layers.h"
+#include "tests/parallel/sharded/sharded_task.h"
+#include "tests/parallel/small_model.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::small_model;
+
+Tensor points(const Rank& rank) { return test::random_tensor({4, 4}, "points", DType::float32, rank.device); }
+
+Tensor loss_of(ShardedDataParallel& sharded, Rank& rank) {
+  return cross_entropy(sharded.forward(points(rank)), test::random_labels(4, 3, rank.device), Reduction::sum);
+}
+
+TEST(ShardedDataParallel, RefusesSettingsThatDoNotFit) {
+  const auto refuses = [](const ShardedSettings& settings, const char* text) {
+    EXPECT_TRUE(fails_with<UsageError>({text}, [&] {
+      launch({.ranks = 1}, [&](Rank& rank) { ShardedDataParallel(*small_model(), rank.comm, settings); });
+    }));
+  };
+  refuses({.prefetch = -1}, "`prefetch` of 0 or more units, got -1");
+  refuses({.shard = Sharded::optimizer, .accumulation = Accumulation::sharded}, "needs sharded gradients");
+  refuses({.unit_layers = {1}}, "of all 2 layers of a model that is not empty, got 1 layers");
+  refuses({.unit_layers = {1, 2}}, "2 layers in all, got `unit_layers` of 1, 2");
+  refuses({.unit_layers = {2, 0}}, "2 layers in all, got `unit_layers` of 2, 0");
+}
+
+TEST(ShardedDataParallel, RefusesAModelThatAlreadyHasWeights) {
+  EXPECT_TRUE(fails_with<Error>({"already has memory"}, [] {
+    launch({.ranks = 1}, [](Rank& rank) {
+      const auto model = small_model();
+      model->materialize(1, rank.device);
+      ShardedDataParallel(*model, rank.comm);
+    });
+  }));
+}
+
+TEST(ShardedDataParallel, NamesTheLayerInWhichTheRanksDiffer) {
+  EXPECT_TRUE(fails_with<Error>({"ranks train different models", "fc3.weight"}, [] {
+    launch({.ranks = 2}, [](Rank& rank) {
+      const auto model = small_model();
+      if (rank.index == 1) {
+        model->add("fc3", std::make_shared<Linear>(3, 3));
+      }
+      ShardedDataParallel(*model, rank.comm);
+    });
+  }));
+}
+
+TEST(ShardedDataParallel, SaysThatWeightsAreThereOnlyWhileTheyAreUsed) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    const auto model = small_model();
+    const ShardedDataParallel sharded(*model, rank.comm);
+    EXPECT_TRUE(fails_with<Error>({"its memory is dropped"}, [&] { model->forward(points(rank)); }));
+  });
+}
+
+TEST(ShardedDataParallel, SaysThatGradientsWereNotCleared) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    const auto model = small_model();
+    ShardedDataParallel sharded(*model, rank.comm);
+    sharded.backward(loss_of(sharded, rank), 8);
+    EXPECT_TRUE(fails_with<Error>({"still has the last step's gradient"}, [&] { loss_of(sharded, rank); }));
+  });
+}
+
+TEST(ShardedDataParallel, RefusesTheGraphOfAForwardBeforeTheUpdate) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    const auto model = small_model();
+    ShardedDataParallel sharded(*model, rank.comm);
+    Sgd optimizer(sharded.shards());
+    const Tensor early = loss_of(sharded, rank);
+    sharded.backward(loss_of(sharded, rank), 8);
+    optimizer.step();
+    optimizer.zero_grad();
+    EXPECT_TRUE(fails_with<Error>({"was modified after the forward"}, [&] { sharded.backward(early, 8); }));
+    EXPECT_TRUE(fails_with<Error>({"an earlier backward failed"}, [&] { sharded.backward(early, 8); }));
+  });
+}
+
+TEST(ShardedDataParallel, RefusesAnotherBackward) {
+  launch({.ranks = 1}, [](Rank& rank) {
+    const auto model = small_model();
+    ShardedDataParallel sharded(*model, rank.comm);
+    const Tensor loss = loss_of(sharded, rank);
+    EXPECT_TRUE(fails_with<Error>({"expected a backward by backward() or accumulate()"}, [&] { backward(loss); }));
+  });
+}
+
+/// Does not use its weight.
+class Unused final : public Module {
+ public:
+  Unused() { add_parameter("weight", {3}, Init::constant(1)); }
+  Tensor forward(const Tensor& x) override { return x; }
+  Shape output_shape(const Shape& input) const override { return input; }
+};
+
+TEST(ShardedDataParallel, NamesAParameterWithoutAGradient) {
+  EXPECT_TRUE(fails_with<Error>({"got none for 'unused.weight'"}, [] {
+    launch({.ranks = 2}, [](Rank& rank) {
+      const auto model = small_model();
+      model->add("unused", std::make_shared<Unused>());
+      ShardedDataParallel sharded(*model, rank.comm);
+      sharded.backward(loss_of(sharded, rank), 8);
+    });
+  }));
+}
+
+// A rank that fails ends the wait of the others for its part of the weights.
+TEST(ShardedDataParallel, EndsWhenAnotherRankFails) {
+  EXPECT_TRUE(fails_with<Error>({"the disk is on fire"}, [] {
+    launch({.ranks = 2, .timeout = 60}, [](Rank& rank) {
+      const auto model = small_model();
+      ShardedDataParallel sharded(*model, rank.comm);
+      if (rank.index == 1) {
+        throw Error("the disk is on fire");
+      }
+      loss_of(sharded, rank);
+    });
+  }));
+}
+
+}  // namespace
+}  // namespace stagecoach
