@@ -14,6 +14,7 @@
 #include "core/ops.h"
 #include "nn/batch_position.h"
 #include "parallel/data_parallel/flat.h"
+#include "parallel/data_parallel/same_model.h"
 #include "parallel/wrappers/sharded_data_parallel.h"
 
 namespace stagecoach {
@@ -140,6 +141,7 @@ void train_rank(const Settings& settings, const TrainTest& data, Rank& rank) {
       optimizer->step();
       optimizer->zero_grad();
     }
+    broadcast_tensors(model->named_buffers(), rank.comm);  // batch norm's statistics, which differ between ranks
     evaluate(*replica, *model, epoch, test_loader);
   }
 }

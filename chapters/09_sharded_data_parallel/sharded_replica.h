@@ -2,10 +2,11 @@
 /// @file
 /// What the two forms of sharded data parallelism have in common.
 
+#include <algorithm>
+
 #include "chapters/common/micro_batch_loader.h"
 #include "core/base/throw_if.h"
 #include "parallel/data_parallel/sharded/sharded_settings.h"
-#include "parallel/data_parallel/sync_batch_norm.h"
 
 namespace stagecoach {
 

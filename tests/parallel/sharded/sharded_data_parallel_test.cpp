@@ -145,7 +145,7 @@ TEST_P(ShardedTraining, EvaluatesWithTheTrainedWeights) {
 // The norm is that of the whole gradients; only its last bits depend on how they are cut.
 TEST_P(ShardedTraining, ClipsByTheNormOfAllShards) {
   ShardedTask task = GetParam();
-  constexpr double kMaxNorm = 0.5;  // less than that of the first gradients
+  constexpr double kMaxNorm = 0.05;  // less than that of the first gradients
   const MakeOptimizer make = task.optimizer;
   task.optimizer = [=](NamedTensors parameters) {
     auto optimizer = make(std::move(parameters));

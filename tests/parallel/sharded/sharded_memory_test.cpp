@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 #include <vector>
 
@@ -136,10 +135,10 @@ TEST_P(ShardedMemory, IsBelowTheFormula) {
         if (rank.index == 1) {
           const double wanted = formula(settings, units, ranks, activations);
           const double got = peak(rank.device) - before;
-          std::printf("%s %s ranks %d prefetch %d reshard %d: %.0f of %.0f = %.3f (activations %.0f, all %.0f)\n",
-                      sized.name, test::text_of(settings.shard), ranks, settings.prefetch,
-                      settings.reshard_after_forward, got, wanted, got / wanted, activations, units.all());
+          SCOPED_TRACE(fmt::format("{}, {} ranks, prefetch {}, reshard {}", test::text_of(settings.shard), ranks,
+                                   settings.prefetch, settings.reshard_after_forward));
           EXPECT_LE(got, wanted);
+          EXPECT_GE(got, 0.75 * wanted) << "not all items are there at the same time, but most are";
         }
       });
     }
@@ -155,11 +154,8 @@ TEST_P(ShardedMemory, IsTwoUnitsBesideTheShardsAtTheStart) {
     allocator(rank.device).reset_peak();
     ShardedDataParallel sharded(*model, rank.comm);
     const double most = peak(rank.device) - before;
-    const double after = held(rank.device) - before;
     const Units units = units_of(sharded, rank.world);
     if (rank.index == 1) {
-      std::printf("start %s: peak %.0f, held %.0f, all %.0f, largest %.0f\n", sized.name, most, after, units.all(),
-                  units.largest(1));
       EXPECT_LE(most, units.all() / rank.world + 2 * units.largest(1));
     }
   });
