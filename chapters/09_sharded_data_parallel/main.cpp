@@ -15,6 +15,7 @@
 #include "nn/batch_position.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/same_model.h"
+#include "parallel/data_parallel/sync_batch_norm.h"
 #include "parallel/wrappers/sharded_data_parallel.h"
 
 namespace stagecoach {
@@ -120,6 +121,9 @@ void train_rank(const Settings& settings, const TrainTest& data, Rank& rank) {
   const TrainingSettings& training = settings.training;
   Run run = make_run(settings, rank.comm, {.splits_losses = true});  // prints and measures
   const auto model = make_model_of(training, data.train);            // has no memory: no rank ever holds all of it
+  if (settings.data_parallel.sync_batch_norm) {
+    synchronise_batch_norm(*model, rank.comm);
+  }
   std::unique_ptr<ShardedReplica> replica;
   if (settings.data_parallel.by_hand) {
     replica = std::make_unique<ByHand>(*model, rank.comm, training.seed);

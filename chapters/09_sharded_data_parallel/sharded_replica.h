@@ -73,10 +73,11 @@ inline void require_trainable(const Settings& settings, const Dataset& data) {
                        "--microbatches {}: all ranks need the same number of micro-batches, but the last batch of an "
                        "epoch has {} images for {} ranks; give fewer, or another --batch-size",
                        settings.training.microbatches, least, settings.world.ranks);
-  throw_if<UsageError>(settings.training.model.starts_with("resnet") && least < parts,
-                       "--model {}: batch norm needs an image on each rank, but the last batch of an epoch has {} for "
-                       "{} ranks; give another --batch-size, or fewer ranks",
-                       settings.training.model, least, settings.world.ranks);
+  throw_if<UsageError>(
+      settings.training.model.starts_with("resnet") && !settings.data_parallel.sync_batch_norm && least < parts,
+      "--model {}: batch norm needs an image on each rank, but the last batch of an epoch has {} for "
+      "{} ranks; give --sync-batch-norm, another --batch-size, or fewer ranks",
+      settings.training.model, least, settings.world.ranks);
 }
 
 }  // namespace stagecoach

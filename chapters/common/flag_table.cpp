@@ -140,7 +140,7 @@ std::vector<Flag> data_parallel() {
        "Search each graph for parameters that get no gradient"},
       {"compress", word(&Replicas::compress), Scope::training, in(6),
        "Compression of a bucket's gradients: " + list(names_of(CompressionKind{}))},
-      {"sync-batch-norm", on_off(&Replicas::sync_batch_norm), Scope::training, in(6),
+      {"sync-batch-norm", on_off(&Replicas::sync_batch_norm), Scope::training, in(6, 9),
        "Batch norm over the whole batch instead of over a rank's part"},
       {"shard", word(&Replicas::shard), Scope::run, in(9),
        "What the ranks keep a part of each: the optimizer's state; also the gradients; or also the parameters"},

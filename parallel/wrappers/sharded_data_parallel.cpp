@@ -6,6 +6,7 @@
 
 #include "core/autograd/backward.h"
 #include "core/base/error.h"
+#include "core/base/phrases.h"
 #include "core/base/throw_if.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sharded/before_backward.h"
@@ -40,18 +41,16 @@ ShardedSettings checked(const Sequential& model, ShardedSettings settings) {
     settings.unit_layers = layers_of_units(model);
   }
   int layers = 0;
+  bool fits = true;
   for (const int count : settings.unit_layers) {
-    const auto unit = model.slice(std::min(layers, model.size()), std::min(layers + count, model.size()));
-    layers += count;
-    throw_if<UsageError>(count < 1 || layers > model.size() || parameter_count(*unit) == 0,
-                         "ShardedDataParallel: expected units that have parameters, of {} layers in all, got "
-                         "`unit_layers` of {}",
-                         model.size(), fmt::join(settings.unit_layers, ", "));
+    fits = fits && count > 0 && count <= model.size() - layers;
+    fits = fits && parameter_count(*model.slice(layers, layers + count)) > 0;
+    layers += fits ? count : 0;
   }
-  throw_if<UsageError>(
-      layers != model.size() || layers == 0,
-      "ShardedDataParallel: expected units of all {} layers of a model that is not empty, got {} layers", model.size(),
-      layers);
+  throw_if<UsageError>(!fits || layers == 0 || layers != model.size(),
+                       "ShardedDataParallel: expected `unit_layers` of {} in all, each unit with parameters, got '{}'; "
+                       "give as many layers as the model has",
+                       counted(model.size(), "layer"), fmt::join(settings.unit_layers, ","));
   return settings;
 }
 

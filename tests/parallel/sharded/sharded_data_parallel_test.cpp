@@ -4,7 +4,10 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
+#include "parallel/data_parallel/sync_batch_norm.h"
+#include "parallel/wrappers/distributed_data_parallel.h"
 #include "tests/parallel/sharded/sharded_task.h"
+#include "tests/parallel/worlds.h"
 #include "tests/support/sanitized.h"
 
 namespace stagecoach {
@@ -46,10 +49,13 @@ INSTANTIATE_TEST_SUITE_P(Models, ShardedTraining, ::testing::ValuesIn(tasks()),
 TEST_P(ShardedTraining, EqualsOneDeviceForAllStages) {
   const ShardedTask& task = GetParam();
   for (const int ranks : unless_sanitized<std::vector<int>>({1, 2, 3, 4}, {3})) {
+    if (!test::has_ranks(ranks)) {
+      continue;
+    }
     const NamedTensors wanted = trained_on_one_device(task, ranks, one_group(ranks));
     for (const Sharded shard : kAllSharded) {
       SCOPED_TRACE(fmt::format("{}, {} ranks", text_of(shard), ranks));
-      launch({.ranks = ranks}, [&](Rank& rank) {
+      launch(test::world_of(ranks), [&](Rank& rank) {
         ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .seed = ShardedTask::kSeed});
         const auto optimizer = task.optimizer(sharded.shards());
         train_sharded(task, sharded, *optimizer, rank);
@@ -171,6 +177,75 @@ TEST_P(ShardedTraining, ClipsByTheNormOfAllShards) {
             EXPECT_TRUE(close(parameter.to(Device{}), wanted[i++].second, 1e-5, 1e-5)) << name;
           }
         });
+      });
+    }
+  }
+}
+
+/// A model that one device does not train in the same micro-batches, or that takes other inputs.
+struct BesideDdp {
+  const char* name;
+  std::shared_ptr<Sequential> (*make)();
+  Tensor (*inputs)(int rank, int step);
+  std::int64_t labels;  // per rank
+  std::int64_t classes;
+};
+void PrintTo(const BesideDdp& model, std::ostream* out) { *out << model.name; }
+
+const BesideDdp kBesideDdp[] = {
+    {"Resnet18", [] { return make_model("resnet18", {.image_size = 8}); },
+     [](int rank, int step) {
+       return test::random_tensor({2, 3, 8, 8}, fmt::format("images {} {}", rank, step), DType::float32);
+     },
+     2, 10},
+    {"Gpt",
+     [] { return make_model("gpt", {.classes = 256, .sizes = {.depth = 2, .width = 16, .heads = 2, .context = 6}}); },
+     [](int rank, int step) {
+       return test::random_labels(12, 200 + 10 * rank + step).reshape({2, 6});
+     },
+     12, 256}};
+
+class ShardedBesideDdp : public ::testing::TestWithParam<BesideDdp> {};
+INSTANTIATE_TEST_SUITE_P(Models, ShardedBesideDdp, ::testing::ValuesIn(kBesideDdp),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+/// Trains as one rank for two steps, by a wrapper of either kind.
+template <class Wrapper>
+void train_beside(const BesideDdp& model, Wrapper& wrapper, NamedTensors parameters, Rank& rank) {
+  Adam optimizer(std::move(parameters), {.learning_rate = 0.01});
+  for (int step = 0; step < 2; ++step) {
+    const Tensor logits = wrapper.forward(model.inputs(rank.index, step).to(rank.device));
+    const Tensor labels = test::random_labels(model.labels, model.classes, rank.device);
+    const Tensor rows = logits.reshape({model.labels, model.classes});  // of gpt: one per token
+    wrapper.backward(cross_entropy(rows, labels, Reduction::sum), model.labels * rank.world);
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+}
+
+// With batch norm over the whole batch.
+TEST_P(ShardedBesideDdp, TrainsTheSameBytes) {
+  const BesideDdp& model = GetParam();
+  for (const int ranks : unless_sanitized<std::vector<int>>({2, 8}, {2})) {
+    NamedTensors wanted;
+    launch({.ranks = ranks}, [&](Rank& rank) {
+      const auto whole = model.make();
+      whole->materialize(ShardedTask::kSeed, rank.device);
+      synchronise_batch_norm(*whole, rank.comm);
+      DistributedDataParallel ddp(*whole, rank.comm);
+      train_beside(model, ddp, whole->named_parameters(), rank);
+      for (const auto& [name, parameter] : rank.index == 0 ? whole->named_parameters() : NamedTensors{}) {
+        wanted.emplace_back(name, parameter.to(Device{}).clone());
+      }
+    });
+    for (const Sharded shard : kAllSharded) {
+      SCOPED_TRACE(fmt::format("{}, {} ranks", text_of(shard), ranks));
+      launch({.ranks = ranks}, [&](Rank& rank) {
+        const auto cut = model.make();
+        synchronise_batch_norm(*cut, rank.comm);
+        ShardedDataParallel sharded(*cut, rank.comm, {.shard = shard, .seed = ShardedTask::kSeed});
+        train_beside(model, sharded, sharded.shards(), rank);
+        expect_parameters(wanted, sharded);
       });
     }
   }

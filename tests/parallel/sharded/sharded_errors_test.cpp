@@ -26,9 +26,11 @@ TEST(ShardedDataParallel, RefusesSettingsThatDoNotFit) {
   };
   refuses({.prefetch = -1}, "`prefetch` of 0 or more units, got -1");
   refuses({.shard = Sharded::optimizer, .accumulation = Accumulation::sharded}, "needs sharded gradients");
-  refuses({.unit_layers = {1}}, "of all 2 layers of a model that is not empty, got 1 layers");
-  refuses({.unit_layers = {1, 2}}, "2 layers in all, got `unit_layers` of 1, 2");
-  refuses({.unit_layers = {2, 0}}, "2 layers in all, got `unit_layers` of 2, 0");
+  const char* of_two = "expected `unit_layers` of 2 layers in all, each unit with parameters, got '";
+  refuses({.unit_layers = {1}}, of_two);
+  refuses({.unit_layers = {1, 2}}, of_two);
+  refuses({.unit_layers = {2, 0}}, of_two);
+  refuses({.unit_layers = {-1, 3}}, of_two);
 }
 
 TEST(ShardedDataParallel, RefusesAModelThatAlreadyHasWeights) {
