@@ -30,7 +30,7 @@ ShardedUnit::~ShardedUnit() {
   }
 }
 
-/// Makes the parameters views of one flat tensor.
+/// Makes the parameters views of one flat tensor. Where that is freed, their memory is freed before it is allocated.
 void ShardedUnit::flatten(int ranks, Device device) {
   std::int64_t count = 0;
   for (const auto& [name, parameter] : parameters_) {
@@ -38,35 +38,55 @@ void ShardedUnit::flatten(int ranks, Device device) {
     count += parameter.numel();
   }
   part_ = (count + ranks - 1) / ranks;
-  weights_ = Tensor::zeros({ranks * part_}, DType::float32, device);
+  const Shape flat{ranks * part_};
+  if (sharded_ == Sharded::parameters) {
+    shard_ = Tensor::zeros({part_}, DType::float32, device);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const auto [begin, length] = range_in_shard(i);
+      const Tensor& parameter = parameters_[i].second;
+      if (length > 0) {
+        const std::int64_t skipped = rank_ * part_ + begin - offsets_[i];
+        shard_.narrow(begin, length).copy_from(parameter.alias({length}, parameter.offset() + skipped));
+      }
+    }
+    for (const auto& [name, parameter] : parameters_) {
+      parameter.storage()->drop_memory();
+    }
+    weights_ = Tensor::empty(flat, DType::float32, device);
+  } else {
+    weights_ = Tensor::zeros(flat, DType::float32, device);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      place_of(weights_, i).copy_from(parameters_[i].second);
+    }
+    shard_ = own_part(weights_);
+    has_weights_ = true;  // every rank has made the same
+  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    Tensor view = place_of(weights_, i);
-    view.copy_from(parameters_[i].second);
-    parameters_[i].second.rebind(view);
+    parameters_[i].second.rebind(place_of(weights_, i));
+  }
+  if (!has_weights_) {
+    weights_.storage()->drop_memory();
   }
 }
 
 void ShardedUnit::cut_shard() {
-  shard_ = own_part(weights_);
-  if (sharded_ == Sharded::parameters) {
-    shard_ = shard_.clone();
-    weights_.storage()->drop_memory();
-  } else {
-    has_weights_ = true;  // every rank has made the same
-  }
-  const std::int64_t first = rank_ * part_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, parameter] = parameters_[i];
-    const std::int64_t begin = std::max(offsets_[i], first);
-    const std::int64_t count = std::min(offsets_[i] + parameter.numel(), first + part_) - begin;
-    if (count > 0) {
-      const Shape shape = parameter.dims() < 2 ? Shape{count} : Shape{1, count};
-      shards_.emplace_back(name, shard_.alias(shape, shard_.offset() + begin - first));
+    const auto [begin, length] = range_in_shard(i);
+    if (length > 0) {
+      const Shape shape = parameter.dims() < 2 ? Shape{length} : Shape{1, length};
+      shards_.emplace_back(name, shard_.alias(shape, shard_.offset() + begin));
       shards_.back().second.set_requires_grad(true);
       whole_of_shards_.push_back(i);
-      shard_offsets_.push_back(begin - first);
+      shard_offsets_.push_back(begin);
     }
   }
+}
+
+ShardedUnit::Range ShardedUnit::range_in_shard(std::size_t i) const {
+  const std::int64_t first = rank_ * part_;
+  const std::int64_t begin = std::max(offsets_[i], first);
+  return {begin - first, std::min(offsets_[i] + parameters_[i].second.numel(), first + part_) - begin};
 }
 
 Tensor ShardedUnit::place_of(const Tensor& flat, std::size_t i) const {

@@ -27,7 +27,8 @@ namespace stagecoach {
 class ShardedUnit {
  public:
   /// Materializes `layers`, which must have no memory, and keeps this rank's shard of their parameters. Until it
-  /// returns, the whole parameters are in memory twice. Later, backwards leave the gradients to this unit.
+  /// returns, the whole parameters are in memory: once, or twice if they stay. From then on, backwards leave the
+  /// gradients to this unit.
   ShardedUnit(std::shared_ptr<Sequential> layers, Sharded sharded, std::uint64_t seed, Communicator& comm);
   ~ShardedUnit();
   ShardedUnit(const ShardedUnit&) = delete;
@@ -65,6 +66,12 @@ class ShardedUnit {
  private:
   void flatten(int ranks, Device device);
   void cut_shard();
+  /// The elements of a shard that belong to one parameter: none if the length is not positive.
+  struct Range {
+    std::int64_t begin;
+    std::int64_t length;
+  };
+  Range range_in_shard(std::size_t parameter) const;
   void take_gradient(std::size_t parameter);
   void reduce(Communicator& comm);
   /// Returns a parameter's place in `flat`, which is like the flat weights.

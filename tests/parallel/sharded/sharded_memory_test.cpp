@@ -38,6 +38,8 @@ World world_of(int ranks) {
   return {.ranks = ranks, .clock = ClockKind::modelled, .device_model = device_model("h200")};
 }
 
+constexpr double kRounding = 16 * 64;  // each tensor's memory is a multiple of 64 bytes
+
 double held(Device device) { return static_cast<double>(allocator(device).stats().current_bytes); }
 double peak(Device device) { return static_cast<double>(allocator(device).stats().peak_bytes); }
 
@@ -145,8 +147,8 @@ TEST_P(ShardedMemory, IsBelowTheFormula) {
   }
 }
 
-// No rank ever holds the model: at the start, two units at most are whole.
-TEST_P(ShardedMemory, IsTwoUnitsBesideTheShardsAtTheStart) {
+// No rank ever holds the model: at the start, one unit at a time is whole.
+TEST_P(ShardedMemory, IsOneUnitBesideTheShardsAtTheStart) {
   const Sized& sized = GetParam();
   launch(world_of(4), [&](Rank& rank) {
     const auto model = sized.make();
@@ -156,7 +158,7 @@ TEST_P(ShardedMemory, IsTwoUnitsBesideTheShardsAtTheStart) {
     const double most = peak(rank.device) - before;
     const Units units = units_of(sharded, rank.world);
     if (rank.index == 1) {
-      EXPECT_LE(most, units.all() / rank.world + 2 * units.largest(1));
+      EXPECT_LE(most, units.all() / rank.world + units.largest(1) + kRounding);
     }
   });
 }
