@@ -31,7 +31,10 @@ std::vector<int> layers_of_units(const Sequential& model) {
   return counts;
 }
 
-ShardedSettings checked(const Sequential& model, ShardedSettings settings) {
+ShardedSettings checked(const Sequential& model, int ranks, ShardedSettings settings) {
+  throw_if<UsageError>(settings.copies < 1 || ranks % settings.copies != 0,
+                       "ShardedDataParallel: expected copies of the weights that {} ranks can share evenly, got {}",
+                       ranks, settings.copies);
   throw_if<UsageError>(settings.prefetch < 0, "ShardedDataParallel: expected a `prefetch` of 0 or more units, got {}",
                        settings.prefetch);
   throw_if<UsageError>(settings.shard == Sharded::optimizer && settings.accumulation == Accumulation::sharded,
@@ -57,12 +60,19 @@ ShardedSettings checked(const Sequential& model, ShardedSettings settings) {
 }  // namespace
 
 ShardedDataParallel::ShardedDataParallel(const Sequential& model, Communicator& comm, ShardedSettings settings)
-    : comm_(comm), settings_(checked(model, std::move(settings))), comm_thread_(comm) {
+    : comm_(comm),
+      settings_(checked(model, comm.size(), std::move(settings))),
+      groups_(comm, settings_.copies),
+      comm_thread_(comm) {
+  comm_thread_
+      .submit("split ranks",
+              [this](Communicator& own) { comm_groups_ = std::make_unique<ShardGroups>(own, settings_.copies); })
+      .wait();
   int begin = 0;
   NamedTensors parameters;
   for (const int count : settings_.unit_layers) {
     units_.push_back(
-        std::make_unique<ShardedUnit>(model.slice(begin, begin + count), settings_.shard, settings_.seed, comm));
+        std::make_unique<ShardedUnit>(model.slice(begin, begin + count), settings_.shard, settings_.seed, groups_));
     begin += count;
     const NamedTensors& more = units_.back()->parameters();
     parameters.insert(parameters.end(), more.begin(), more.end());
@@ -83,7 +93,7 @@ void ShardedDataParallel::gather_from(int first, int direction) {
   for (int ahead = 0; ahead <= settings_.prefetch; ++ahead) {
     const int next = first + ahead * direction;
     if (next >= 0 && next < unit_count()) {
-      unit(next).start_gather(comm_thread_);
+      unit(next).start_gather(comm_thread_, *comm_groups_);
     }
   }
 }
@@ -166,7 +176,7 @@ void ShardedDataParallel::reduce(int index) {
   if (!ends_step_ && settings_.accumulation == Accumulation::whole) {
     return;
   }
-  unit(index).start_reduction(comm_thread_);
+  unit(index).start_reduction(comm_thread_, *comm_groups_);
   reducing_.push_back(index);
   if (settings_.shard != Sharded::optimizer && reducing_.size() > 1) {
     unit(reducing_.front()).finish_reduction();
@@ -191,13 +201,13 @@ std::vector<double> ShardedDataParallel::sums_of_squares(const NamedTensors& gra
     }
     sums.insert(sums.end(), unit_sums.begin(), unit_sums.end());
   }
-  return comm_.sum_numbers(sums);
+  return groups_.shards().sum_numbers(sums);
 }
 
 void ShardedDataParallel::for_each_unit(const std::function<void(const NamedTensors& parameters)>& visit) {
   for (const auto& unit : units_) {
     const bool had_weights = unit->has_weights();
-    unit->start_gather(comm_thread_);
+    unit->start_gather(comm_thread_, *comm_groups_);
     unit->wait_for_weights();
     visit(unit->parameters());
     if (!had_weights) {

@@ -99,6 +99,8 @@ class ShardedDataParallel {
 
   Communicator& comm_;
   ShardedSettings settings_;
+  ShardGroups groups_;                        // of the rank's own thread
+  std::unique_ptr<ShardGroups> comm_groups_;  // of the other one
   std::vector<std::unique_ptr<ShardedUnit>> units_;
   // The backward that runs.
   bool is_running_ = false;

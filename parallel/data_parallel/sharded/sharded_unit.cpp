@@ -12,8 +12,10 @@ namespace stagecoach {
 
 // At the start: the unit is made whole, flattened and cut.
 
-ShardedUnit::ShardedUnit(std::shared_ptr<Sequential> layers, Sharded sharded, std::uint64_t seed, Communicator& comm)
-    : layers_(std::move(layers)), sharded_(sharded), rank_(comm.rank()) {
+ShardedUnit::ShardedUnit(std::shared_ptr<Sequential> layers, Sharded sharded, std::uint64_t seed,
+                         const ShardGroups& groups)
+    : layers_(std::move(layers)), sharded_(sharded), rank_(groups.shards().rank()) {
+  const Communicator& comm = groups.shards();
   const NoGrad no_grad;
   layers_->materialize(seed, comm.device());
   parameters_ = without_repeats(layers_->named_parameters());
@@ -95,7 +97,7 @@ Tensor ShardedUnit::place_of(const Tensor& flat, std::size_t i) const {
 
 // Weights: gathered before they are used, freed afterwards.
 
-void ShardedUnit::start_gather(CommThread& thread) {
+void ShardedUnit::start_gather(CommThread& thread, const ShardGroups& groups) {
   if (has_weights_ || gather_) {
     return;
   }
@@ -103,8 +105,8 @@ void ShardedUnit::start_gather(CommThread& thread) {
   gathering_ = sharded_ == Sharded::parameters
                    ? Tensor::empty(weights_.shape(), weights_.dtype(), weights_.device())  // freed with the unit
                    : weights_;
-  gather_ = thread.submit("gather weights", [whole = gathering_, shard = shard_](Communicator& comm) mutable {
-    comm.all_gather_into(whole, shard);
+  gather_ = thread.submit("gather weights", [&groups, whole = gathering_, shard = shard_](Communicator&) mutable {
+    groups.shards().all_gather_into(whole, shard);
   });
 }
 
@@ -147,20 +149,23 @@ void ShardedUnit::take_gradient(std::size_t i) {
   }
 }
 
-void ShardedUnit::start_reduction(CommThread& thread) {
+void ShardedUnit::start_reduction(CommThread& thread, const ShardGroups& groups) {
   for (const auto& [name, parameter] : parameters_) {
     STAGECOACH_CHECK(parameter.grad().defined(),
                      "sharded unit: expected a gradient for every parameter, got none for '{}', on which this step's "
                      "loss does not depend; leave out its layer",
                      name);
   }
-  reduction_ = thread.submit("reduce gradients", [this](Communicator& comm) { reduce(comm); });
+  reduction_ = thread.submit("reduce gradients", [this, &groups](Communicator&) { reduce(groups); });
 }
 
-/// The sum is added in rank order, as one device adds the gradients of the ranks' parts.
-void ShardedUnit::reduce(Communicator& comm) {
-  const Tensor sums = comm.reduce_scatter(gradients_);  // [part]
-  if (sharded_ == Sharded::optimizer) {                 // the whole gradients stay, with the sums in their place
+/// The sums are added in rank order, as one device adds the gradients of the ranks' parts.
+void ShardedUnit::reduce(const ShardGroups& groups) {
+  Tensor sums = groups.shards().reduce_scatter(gradients_);  // [part]
+  if (groups.copies() != nullptr) {
+    groups.copies()->all_reduce(sums);
+  }
+  if (sharded_ == Sharded::optimizer) {  // the whole gradients stay, with the sums in their place
     sums_ = own_part(gradients_);
     sums_.copy_from(sums);
   } else if (sums_.defined()) {

@@ -19,17 +19,19 @@
 
 #include "nn/sequential.h"
 #include "parallel/comm/comm_thread.h"
+#include "parallel/data_parallel/sharded/shard_groups.h"
 #include "parallel/data_parallel/sharded/sharded_settings.h"
 
 namespace stagecoach {
 
-/// All ranks call the same functions in the same order. The work of the CommThread is all that another thread does.
+/// All ranks call the same functions in the same order. All that another thread does is the work of the CommThread,
+/// with groups of that thread.
 class ShardedUnit {
  public:
   /// Materializes `layers`, which must have no memory, and keeps this rank's shard of their parameters. Until it
   /// returns, the whole parameters are in memory: once, or twice if they stay. From then on, backwards leave the
   /// gradients to this unit.
-  ShardedUnit(std::shared_ptr<Sequential> layers, Sharded sharded, std::uint64_t seed, Communicator& comm);
+  ShardedUnit(std::shared_ptr<Sequential> layers, Sharded sharded, std::uint64_t seed, const ShardGroups& groups);
   ~ShardedUnit();
   ShardedUnit(const ShardedUnit&) = delete;
   ShardedUnit& operator=(const ShardedUnit&) = delete;
@@ -48,7 +50,7 @@ class ShardedUnit {
   // Weights.
   bool has_weights() const { return has_weights_; }
   /// Starts an all-gather of the weights, unless they are there or under way.
-  void start_gather(CommThread& thread);
+  void start_gather(CommThread& thread, const ShardGroups& groups);
   /// Waits for the weights. Throws Error unless start_gather() has been called.
   void wait_for_weights();
   /// With Sharded::parameters frees the weights; graphs that saved them can use them again after another gather.
@@ -56,8 +58,9 @@ class ShardedUnit {
   void free_weights();
 
   // Gradients.
-  /// Starts to sum the gradients over all ranks. Throws Error that names a parameter without one.
-  void start_reduction(CommThread& thread);
+  /// Starts to sum the gradients: over the ranks of a group, and then over the copies. Throws Error that names a
+  /// parameter without one.
+  void start_reduction(CommThread& thread, const ShardGroups& groups);
   /// Waits for the sums of this rank's shard, adds them to those of earlier reductions, and frees the whole gradients.
   void finish_reduction();
   /// Makes the sums the gradients of shards().
@@ -73,7 +76,7 @@ class ShardedUnit {
   };
   Range range_in_shard(std::size_t parameter) const;
   void take_gradient(std::size_t parameter);
-  void reduce(Communicator& comm);
+  void reduce(const ShardGroups& groups);
   /// Returns a parameter's place in `flat`, which is like the flat weights.
   Tensor place_of(const Tensor& flat, std::size_t parameter) const;
   /// Returns this rank's part of `flat`.

@@ -182,6 +182,45 @@ TEST_P(ShardedTraining, ClipsByTheNormOfAllShards) {
   }
 }
 
+// Two copies of the weights, each cut over two ranks: the gradients are summed within the groups, and then over them.
+TEST_P(ShardedTraining, EqualsOneDeviceWithTwoCopies) {
+  const ShardedTask& task = GetParam();
+  const NamedTensors wanted = trained_on_one_device(task, 4, {{0, 1}, {2, 3}});
+  for (const Sharded shard : kAllSharded) {
+    SCOPED_TRACE(text_of(shard));
+    launch(test::world_of(4), [&](Rank& rank) {
+      ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .copies = 2, .seed = ShardedTask::kSeed});
+      const auto optimizer = task.optimizer(sharded.shards());
+      train_sharded(task, sharded, *optimizer, rank);
+      expect_parameters(wanted, sharded);
+    });
+  }
+}
+
+// Between the groups, only the sums of shards are reduced.
+TEST(ShardedTraffic, OfTwoCopiesStaysWithinTheGroupsExceptForShards) {
+  const ShardedTask task{"Convnet", test::convnet, 32, sgd({})};
+  launch({.ranks = 4}, [&](Rank& rank) {
+    ShardedDataParallel sharded(*task.make(), rank.comm, {.reshard_after_forward = false, .copies = 2});
+    double all = 0;
+    sharded.for_each_unit([&](const NamedTensors& parameters) {
+      std::int64_t count = 0;
+      for (const auto& [name, parameter] : parameters) {
+        count += parameter.numel();
+      }
+      all += static_cast<double>((count + 1) / 2 * 2) * sizeof(float);
+    });
+    const auto optimizer = task.optimizer(sharded.shards());
+    auto before = rank.comm.bytes_sent();
+    train_sharded(task, sharded, *optimizer, rank);
+    auto after = rank.comm.bytes_sent();
+    const int within = rank.index ^ 1;
+    const int between = (rank.index + 2) % 4;
+    EXPECT_DOUBLE_EQ((after[within] - before[within]) / ShardedTask::kSteps, 2 * all / 2);  // gather, reduce-scatter
+    EXPECT_DOUBLE_EQ((after[between] - before[between]) / ShardedTask::kSteps, all / 2);    // 2 (1 / 2) of a shard
+  });
+}
+
 /// A model that one device does not train in the same micro-batches, or that takes other inputs.
 struct BesideDdp {
   const char* name;

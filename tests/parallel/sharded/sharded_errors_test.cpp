@@ -25,6 +25,7 @@ TEST(ShardedDataParallel, RefusesSettingsThatDoNotFit) {
     }));
   };
   refuses({.prefetch = -1}, "`prefetch` of 0 or more units, got -1");
+  refuses({.copies = 2}, "copies of the weights that 1 ranks can share evenly, got 2");
   refuses({.shard = Sharded::optimizer, .accumulation = Accumulation::sharded}, "needs sharded gradients");
   const char* of_two = "expected `unit_layers` of 2 layers in all, each unit with parameters, got '";
   refuses({.unit_layers = {1}}, of_two);
