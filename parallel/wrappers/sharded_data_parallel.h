@@ -29,6 +29,8 @@
 /// | parameters      | |w|/n     | |w|/n        | 2|w|/n  | 2 + 1 (without the last unit's second gather)           |
 ///
 /// Without `reshard_after_forward` weights stay from the forward of a unit to its backward: the last row sends 1 + 1.
+/// With several copies of the weights (hybrid sharding), n is the number of ranks of one group: gathers stay within a
+/// group, and after each reduce-scatter the sums of a shard are all-reduced over the groups (shard_groups.h).
 /// Sources: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020; Zhao et
 /// al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", 2023.
 
@@ -58,7 +60,8 @@ namespace stagecoach {
 ///       optimizer.zero_grad();
 ///     });
 ///
-/// The weights are, bit for bit, those of one device that accumulates the gradients of the ranks' shares in rank order.
+/// The weights are, bit for bit, those of one device that accumulates the gradients of the ranks' shares in rank order;
+/// with several copies, first those of each group.
 /// All ranks call the same functions equally often, forward() in evaluation too. For use by the rank's own thread.
 class ShardedDataParallel {
  public:

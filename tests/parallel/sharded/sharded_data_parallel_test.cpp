@@ -184,6 +184,7 @@ TEST_P(ShardedTraining, ClipsByTheNormOfAllShards) {
 
 // Two copies of the weights, each cut over two ranks: the gradients are summed within the groups, and then over them.
 TEST_P(ShardedTraining, EqualsOneDeviceWithTwoCopies) {
+  STAGECOACH_NEEDS_RANKS(4);
   const ShardedTask& task = GetParam();
   const NamedTensors wanted = trained_on_one_device(task, 4, {{0, 1}, {2, 3}});
   for (const Sharded shard : kAllSharded) {
