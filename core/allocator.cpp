@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -232,21 +235,31 @@ namespace {
 class NoMemory final : public MemorySource {
  public:
   void* allocate(std::size_t bytes) override {
-    next_ += round_up(bytes, Allocator::kAlignment);
-    return reinterpret_cast<void*>(next_ - round_up(bytes, Allocator::kAlignment));
+    return reinterpret_cast<void*>(next_.fetch_add(round_up(bytes, Allocator::kAlignment)));
   }
   void deallocate(void*) override {}
   bool is_host_memory() const override { return false; }
 
  private:
-  // Of all devices of the thread, so that no two of them have an address in common.
-  inline static thread_local std::uintptr_t next_ = Allocator::kSegmentBytes;
+  inline static std::atomic<std::uintptr_t> next_ = Allocator::kSegmentBytes;  // no two devices have one in common
 };
 
-/// Returns the allocator of a `meta` device. Each thread has its own: it plans by itself, so it counts alone.
+}  // namespace
+
+/// By their indexes.
+struct MetaMemories {
+  std::mutex mutex;
+  std::map<int, std::shared_ptr<Allocator>> all;
+};
+
+namespace {
+
+thread_local std::shared_ptr<MetaMemories> this_threads_memories;
+
 const std::shared_ptr<Allocator>& meta_allocator(Device device) {
-  thread_local std::map<int, std::shared_ptr<Allocator>> memories;
-  std::shared_ptr<Allocator>& memory = memories[device.index];
+  MetaMemories& memories = *meta_memories();
+  const std::lock_guard lock(memories.mutex);
+  std::shared_ptr<Allocator>& memory = memories.all[device.index];
   if (memory == nullptr) {
     memory = std::make_shared<Allocator>(std::make_unique<NoMemory>(), to_string(device));
   }
@@ -254,6 +267,15 @@ const std::shared_ptr<Allocator>& meta_allocator(Device device) {
 }
 
 }  // namespace
+
+std::shared_ptr<MetaMemories> meta_memories() {
+  if (this_threads_memories == nullptr) {
+    this_threads_memories = std::make_shared<MetaMemories>();
+  }
+  return this_threads_memories;
+}
+
+void use_meta_memories(std::shared_ptr<MetaMemories> memories) { this_threads_memories = std::move(memories); }
 
 Allocator& allocator(Device device) {
   switch (device.type) {

@@ -95,6 +95,11 @@ class Allocator {
 
 /// Returns the allocator of `device`. Throws UsageError if the device does not exist.
 Allocator& allocator(Device device);
+/// The memories of the devices `meta` that a thread plans for. Each thread has its own, as it plans by itself, unless
+/// it works for another one and uses that one's.
+struct MetaMemories;
+std::shared_ptr<MetaMemories> meta_memories();
+void use_meta_memories(std::shared_ptr<MetaMemories> memories);
 /// Returns the allocator for new tensors on `device`: the device's own or, while this thread records work that will be
 /// replayed (core/replay.h), the one that belongs to the recording.
 std::shared_ptr<Allocator> allocator_for_tensors(Device device);

@@ -13,7 +13,7 @@ Tensor staging_tensor(const Shape& shape, DType dtype, Device device) {
 }
 
 bool shares_memory(Device one, Device other) {
-  return one == other || (one.type == other.type && (one.type == DeviceType::cpu || one.index == other.index));
+  return one == other || (one.type == other.type && (one.type != DeviceType::cuda || one.index == other.index));
 }
 
 namespace {

@@ -47,6 +47,8 @@ class Optimizer {
   void load_state(const NamedTensors& state);
 
   const NamedTensors& parameters() const { return parameters_; }
+  /// Returns the names of the tensors of each parameter's state that have its shape: "first_moment", …
+  const std::vector<std::string>& parts() const { return parts_; }
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double rate) = 0;
 

@@ -6,17 +6,15 @@
 /// afterwards. `ByHand` does so with the whole model at once. The library does it unit by unit, a few layers at a time,
 /// and communicates while it computes (parallel/wrappers/sharded_data_parallel.h).
 
+#include "chapters/09_sharded_data_parallel/explain.h"
 #include "chapters/09_sharded_data_parallel/sharded_replica.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
 #include "core/autograd/backward.h"
-#include "core/ops.h"
-#include "nn/batch_position.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
-#include "parallel/wrappers/sharded_data_parallel.h"
 
 namespace stagecoach {
 namespace {
@@ -77,82 +75,44 @@ class ByHand final : public ShardedReplica {
   Tensor shard_;
 };
 
-/// Unit by unit, with the choices of --shard, --reshard-after-forward, --prefetch and --unit-layers.
-class ByUnits final : public ShardedReplica {
- public:
-  ByUnits(const Sequential& model, Communicator& comm, const ShardedSettings& settings)
-      : sharded_(model, comm, settings) {}
-  NamedTensors shards() override { return sharded_.shards(); }
-  Tensor forward(const Tensor& x) override { return sharded_.forward(x); }
-  void accumulate(const Tensor& loss, std::int64_t samples) override { sharded_.accumulate(loss, samples); }
-  void backward(const Tensor& loss, std::int64_t samples) override { sharded_.backward(loss, samples); }
-  void clip_norm(Optimizer& optimizer, double max_norm) override { sharded_.clip_norm(optimizer, max_norm); }
-
- private:
-  ShardedDataParallel sharded_;
-};
-
-/// Adds up the gradients of this rank's micro-batches; after the last, those of all ranks.
-void forward_backward(ShardedReplica& replica, const MicroBatches& batch, EpochSums& sums) {
-  for (int i = 0; i < batch.count(); ++i) {
-    const BatchScope position(batch.position_of(i));
-    const Tensor logits = replica.forward(batch.input(i));                       // [n, classes]
-    const Tensor loss = cross_entropy(logits, batch.target(i), Reduction::sum);  // []
-    sums.add(loss, logits, batch.target(i));
-    if (i + 1 < batch.count()) {
-      replica.accumulate(loss, batch.global_size);
-    } else {
-      replica.backward(loss, batch.global_size);
-    }
-  }
-}
-
-/// All ranks take part in all forwards, as each has a part of the weights: a rank without images has an empty batch.
-void evaluate(ShardedReplica& replica, Module& model, Epoch& epoch, MicroBatchLoader& loader) {
-  const NoGrad no_grad;
-  model.train(false);
-  for (const MicroBatches& batch : epoch.test_batches(loader)) {
-    count_correct(replica.forward(batch.input(0)), batch.target(0), epoch.test_sums().correct);
-  }
-  model.train(true);
+/// This rank's side of the model: by hand, or with the choices of --shard, --reshard-after-forward, --prefetch and
+/// more.
+std::unique_ptr<ShardedReplica> make_replica(const Settings& settings, Sequential& model, Communicator& comm) {
+  return settings.data_parallel.by_hand ? std::make_unique<ByHand>(model, comm, settings.training.seed)
+                                        : make_replica_of_units(settings, model, comm);
 }
 
 void train_rank(const Settings& settings, const TrainTest& data, Rank& rank) {
-  const TrainingSettings& training = settings.training;
-  Run run = make_run(settings, rank.comm, {.splits_losses = true});  // prints and measures
-  const auto model = make_model_of(training, data.train);            // has no memory: no rank ever holds all of it
+  const auto model = make_model_of(settings.training, data.train);  // has no memory: no rank ever holds all of it
   if (settings.data_parallel.sync_batch_norm) {
     synchronise_batch_norm(*model, rank.comm);
   }
-  std::unique_ptr<ShardedReplica> replica;
-  if (settings.data_parallel.by_hand) {
-    replica = std::make_unique<ByHand>(*model, rank.comm, training.seed);
-  } else {
-    replica = std::make_unique<ByUnits>(*model, rank.comm, sharded_settings(settings));
-  }
-  const auto optimizer = make_optimizer(training, replica->shards());
-  Sequential nothing_to_save;
-  run.set_up_checkpoints(data, nothing_to_save, *optimizer);
-  if (training.clip_norm > 0) {
-    replica->clip_norm(*optimizer, training.clip_norm);  // by the norm of the gradients of all ranks
-  }
+  const auto replica = make_replica(settings, *model, rank.comm);
+  const auto optimizer = make_optimizer(settings.training, replica->shards());
+  replica->clip_norms_of(*optimizer);                        // of --clip-norm: the norm of all ranks' gradients
+  Run run = make_run(settings, rank.comm, replica->role());  // prints, measures, saves
+  run.set_up_checkpoints(data, *model, *optimizer);          // --resume: loads both; each epoch saves both
   MicroBatchLoader train_loader = loader_of(settings, data.train, LoaderFor::training, rank);
   MicroBatchLoader test_loader = loader_of(settings, data.test, LoaderFor::testing, rank);
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
-      forward_backward(*replica, batch, epoch.train_sums());
+      replica->forward_backward(batch, epoch.train_sums());  // then each shard has its gradient: the sum over all ranks
       const Span span("optimizer", "update");
       optimizer->step();
       optimizer->zero_grad();
     }
     broadcast_tensors(model->named_buffers(), rank.comm);  // batch norm's statistics, which differ between ranks
-    evaluate(*replica, *model, epoch, test_loader);
+    replica->evaluate(*model, epoch, test_loader);
   }
+  replica->print_sample(settings, *model, rank);  // --sample: what a model of text writes
 }
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   require_trainable(settings, data.train);
+  if (settings.run.explain) {
+    return explain(settings, data.train, make_replica);  // plans a step, and does not train
+  }
   launch(open_world(settings.world), [&](Rank& rank) { train_rank(settings, data, rank); });
 }
 
@@ -161,7 +121,8 @@ const Chapter kChapter{
     .program = "ch09_sharded_data_parallel",
     .title = "Chapter 9: sharded data parallelism: each rank keeps a part of the weights, gradients and states.",
     .example = "ch09_sharded_data_parallel --data data/generated --model vit --ranks 4 --shard parameters",
-    .defaults = {.data_parallel = {.mode = DataParallelMode::buckets}, .world = {.ranks = 2}},
+    .defaults = {.data_parallel = {.mode = DataParallelMode::buckets, .shard = Sharded::parameters},
+                 .world = {.ranks = 2}},
 };
 
 }  // namespace

@@ -1,12 +1,14 @@
 #pragma once
 /// @file
-/// What the two forms of sharded data parallelism have in common.
+/// What the two forms of sharded data parallelism have in common, and the one of the library.
 
-#include <algorithm>
+#include <memory>
 
 #include "chapters/common/micro_batch_loader.h"
-#include "core/base/throw_if.h"
-#include "parallel/data_parallel/sharded/sharded_settings.h"
+#include "nn/optimizer.h"
+#include "nn/sequential.h"
+#include "parallel/pipeline/rank_role.h"
+#include "parallel/training/run.h"
 
 namespace stagecoach {
 
@@ -22,62 +24,31 @@ class ShardedReplica {
   virtual NamedTensors shards() = 0;
   virtual Tensor forward(const Tensor& x) = 0;
   /// Runs the backward of a micro-batch that is not the last of its step.
-  virtual void accumulate(const Tensor& /*loss*/, std::int64_t /*samples*/) {
-    fail("by hand: expected one micro-batch per step");
-  }
+  virtual void accumulate(const Tensor& loss, std::int64_t samples);
   /// Runs the last backward of a step. Then the gradients of shards() are sums over all ranks.
   virtual void backward(const Tensor& loss, std::int64_t samples) = 0;
-  /// From now on clips the gradients by the norm of those of all ranks.
-  virtual void clip_norm(Optimizer& /*optimizer*/, double /*max_norm*/) { fail("by hand: expected no clipping"); }
+  /// Has an optimizer that clips do so by the norm of the gradients of all ranks.
+  virtual void clip_norms_of(Optimizer& optimizer);
+  /// Returns what a run saves: without layers, nothing.
+  virtual RankRole role() { return {.splits_losses = true}; }
+
+  /// Adds up the gradients of this rank's micro-batches; after the last, those of all ranks.
+  void forward_backward(const MicroBatches& batch, EpochSums& sums);
+  /// Tests the model. All ranks take part in all forwards, as each has a part of the weights: a rank without images has
+  /// an empty batch.
+  void evaluate(Module& model, Epoch& epoch, MicroBatchLoader& loader);
+  /// --sample: prints what a model of text writes.
+  void print_sample(const Settings& settings, Module& model, const Rank& rank);
 };
 
-inline ShardedSettings sharded_settings(const Settings& settings) {
-  const ReplicaSettings& replicas = settings.data_parallel;
-  return {.shard = replicas.shard,
-          .reshard_after_forward = replicas.reshard_after_forward,
-          .prefetch = replicas.prefetch,
-          .accumulation = replicas.accumulation,
-          .unit_layers = *replicas.unit_layers,
-          .seed = settings.training.seed};
-}
+/// Returns the library's form, with the weights of --weights, if given.
+std::unique_ptr<ShardedReplica> make_replica_of_units(const Settings& settings, const Sequential& model,
+                                                      Communicator& comm);
 
 /// Returns a loader of this rank's shard of each batch.
-inline MicroBatchLoader loader_of(const Settings& settings, const Dataset& data, LoaderFor purpose, const Rank& rank) {
-  return {settings,
-          data,
-          purpose,
-          rank.device,
-          MicroBatchLoader::Needs::inputs_and_targets,
-          purpose == LoaderFor::training ? settings.training.microbatches : 1,
-          {rank.index, rank.world}};
-}
+MicroBatchLoader loader_of(const Settings& settings, const Dataset& data, LoaderFor purpose, const Rank& rank);
 
 /// Throws UsageError for what this chapter does not do, and unless all ranks have equally many micro-batches.
-inline void require_trainable(const Settings& settings, const Dataset& data) {
-  const RunSettings& run = settings.run;
-  const std::int64_t rest = data.size() % settings.training.batch_size;
-  const std::int64_t least = rest == 0 ? std::min(settings.training.batch_size, data.size()) : rest;
-  const std::int64_t parts = settings.world.ranks * settings.training.microbatches;
-  const char* flag = !run.out.empty()                     ? "out"
-                     : !run.resume.empty()                ? "resume"
-                     : !settings.training.weights.empty() ? "weights"
-                     : run.explain                        ? "explain"
-                     : run.sample > 0                     ? "sample"
-                     : settings.training.tie_head         ? "tie-head"
-                                                          : nullptr;
-  throw_if<UsageError>(flag != nullptr,
-                       "--{}: this chapter's weights are on no rank as a whole, and it cannot do that "
-                       "with shards; leave out the flag",
-                       flag == nullptr ? "" : flag);
-  throw_if<UsageError>(settings.training.microbatches > 1 && least < parts,
-                       "--microbatches {}: all ranks need the same number of micro-batches, but the last batch of an "
-                       "epoch has {} images for {} ranks; give fewer, or another --batch-size",
-                       settings.training.microbatches, least, settings.world.ranks);
-  throw_if<UsageError>(
-      settings.training.model.starts_with("resnet") && !settings.data_parallel.sync_batch_norm && least < parts,
-      "--model {}: batch norm needs an image on each rank, but the last batch of an epoch has {} for "
-      "{} ranks; give --sync-batch-norm, another --batch-size, or fewer ranks",
-      settings.training.model, least, settings.world.ranks);
-}
+void require_trainable(const Settings& settings, const Dataset& data);
 
 }  // namespace stagecoach

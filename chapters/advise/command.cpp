@@ -19,7 +19,7 @@ std::string pipeline_flags(const Evaluated& plan) {
 
 /// Returns the program, with the flags that say which ranks do what.
 std::string ranks_of(const Candidate& candidate) {
-  const auto& [data, pipeline, tensor] = candidate.mesh;
+  const auto& [data, pipeline, tensor, shards] = candidate.mesh;
   if (candidate.is_data_parallel()) {
     return data == 1 ? "ch01_single_device" : fmt::format("ch06_ddp --ranks {}", data);
   }

@@ -136,7 +136,7 @@ std::vector<IdleFlags> idle_flags(const Settings& s, const Chapter& chapter) {
       {s.data_parallel.by_hand,
        "shard reshard-after-forward prefetch unit-layers accumulation microbatches decay clip-norm",
        "--by-hand gathers the whole model at once, as one long parameter, for one micro-batch; leave out one of them"},
-      {s.data_parallel.shard != Sharded::parameters, "reshard-after-forward",
+      {s.data_parallel.shard && s.data_parallel.shard != Sharded::parameters, "reshard-after-forward",
        "only --shard parameters frees weights; leave out one of them"},
       {training.microbatches == 1, "accumulation",
        "one micro-batch leaves nothing to accumulate; give --microbatches too, or leave out the flag"},
@@ -266,6 +266,16 @@ void require_consistent_mesh(const Settings& s, const Chapter& chapter) {
   refuse_if(mesh.ranks() != s.world.ranks,
             "--mesh {0}: expected a mesh of {2}, got {1}; give --ranks {1}, or leave out --ranks", replicas.mesh.text(),
             mesh.ranks(), counted(s.world.ranks, "rank"));
+  refuse_if(!replicas.shard && mesh.shard > 1,
+            "--mesh {}: this chapter has no shards; give dp{}, or use chapter 9 (ch09_sharded_data_parallel)",
+            replicas.mesh.text(), chapter.number == 6 ? " and pp" : ", pp and tp");
+  refuse_if(replicas.shard && mesh.pipeline * mesh.tensor > 1,
+            "--mesh {}: this chapter has no pipelines and cuts no layers; give dp and shard, or use chapter 8 "
+            "(ch08_tensor_parallel)",
+            replicas.mesh.text());
+  refuse_if(replicas.shard && replicas.by_hand && mesh.data > 1,
+            "--mesh {}: --by-hand has one copy of the weights; give --ranks {}, or leave out --by-hand",
+            replicas.mesh.text(), mesh.ranks());
   refuse_if(chapter.number == 6 && mesh.tensor > 1,
             "--mesh: layers are whole in this chapter; give dp and pp only, or use chapter 8 (ch08_tensor_parallel)");
   refuse_if(mesh.tensor != 1 && mesh.tensor != s.training.tensor_slices,

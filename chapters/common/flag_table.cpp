@@ -126,8 +126,9 @@ std::vector<Flag> data_parallel() {
        "How ranks share a batch. 'single', 'parameter' and 'buckets' sum gradients: all at once after the backward, "
        "one by one as they arrive, or several together. With 'central' (a parameter server) one rank owns the weights "
        "and gathers gradients"},
-      {"mesh", text(&Replicas::mesh), Scope::rank_dependent_training, kWithReductions,
-       "Numbers of data-parallel ranks, pipeline ranks and (chapter 8) tensor-parallel ranks, such as dp=2,pp=2"},
+      {"mesh", text(&Replicas::mesh), Scope::rank_dependent_training, in(6, 8, 9),
+       "Numbers of data-parallel ranks, pipeline ranks and (chapter 8) tensor-parallel ranks, such as dp=2,pp=2; in "
+       "chapter 9 of copies and of the ranks that share one: dp=2,shard=4"},
       {"overlap", on_off(&Replicas::overlap), Scope::run, in(8),
        "Sum the gradient of a cut layer's input while the gradients of its weights are computed"},
       {"rank-order", text(&Replicas::rank_order), Scope::run, in(8),

@@ -127,12 +127,16 @@ void require_same_training(const Settings& now, const Settings& older) {
                        "--{} differs from the run in {}, but --resume continues the same training; leave out the flag, "
                        "or start a new run without --resume",
                        changed, now.run.resume);
+  const MeshSizes mesh = mesh_of(older);
   throw_if<UsageError>(
       shares_batches(now) && batch_parts(now) != batch_parts(older),
       "--resume {}: the weights would differ: expected the parts of a batch (data-parallel ranks x micro-batches) "
-      "to be {}, got {}; give --mesh dp={} and --microbatches {} to keep them, or start a new run without "
+      "to be {}, got {}; give --mesh {} and --microbatches {} to keep them, or start a new run without "
       "--resume",
-      now.run.resume, batch_parts(older), batch_parts(now), mesh_of(older).data, older.training.microbatches);
+      now.run.resume, batch_parts(older), batch_parts(now),
+      older.data_parallel.shard ? fmt::format("dp={},shard={}", mesh.data, mesh.shard)
+                                : fmt::format("dp={}", mesh.data),
+      older.training.microbatches);
 }
 
 /// Returns the older run's settings, overridden by the flags that were given now.

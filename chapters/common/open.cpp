@@ -51,7 +51,11 @@ World open_world(const WorldSettings& settings) {
 
 MeshSizes mesh_of(const Settings& settings) {
   const auto& mesh = settings.data_parallel.mesh;
-  return mesh.empty() ? MeshSizes{.data = settings.world.ranks} : *mesh;
+  if (!mesh.empty()) {
+    return *mesh;
+  }
+  return settings.data_parallel.shard ? MeshSizes{.shard = settings.world.ranks}
+                                      : MeshSizes{.data = settings.world.ranks};
 }
 
 std::vector<int> replicas_of(const Settings& settings) {

@@ -120,11 +120,14 @@ bool shares_batches(const Settings& settings) {
 }
 
 std::string batch_parts(const Settings& settings) {
-  const int ranks = mesh_of(settings).data;
+  const MeshSizes mesh = mesh_of(settings);
+  const int ranks = mesh.data * mesh.shard;
   const std::int64_t microbatches = settings.training.microbatches;
   const bool has_batch_norm = settings.training.model.starts_with("resnet");
-  return (ranks == 1 || microbatches == 1) && !has_batch_norm ? std::to_string(ranks * microbatches)
-                                                              : fmt::format("{} x {}", ranks, microbatches);
+  const std::string parts = (ranks == 1 || microbatches == 1) && !has_batch_norm
+                                ? std::to_string(ranks * microbatches)
+                                : fmt::format("{} x {}", ranks, microbatches);
+  return mesh.data > 1 && mesh.shard > 1 ? fmt::format("{} in {} sums", parts, mesh.data) : parts;
 }
 
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter) {

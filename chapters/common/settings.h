@@ -97,7 +97,7 @@ struct ReplicaSettings {
   CompressionKind compress = CompressionKind::none;
   bool sync_batch_norm = false;
   // How they keep a part of it each.
-  Sharded shard = Sharded::parameters;
+  std::optional<Sharded> shard = {};  ///< none: each has all of it
   bool reshard_after_forward = true;
   int prefetch = 1;                          ///< units that are gathered ahead
   Parsed<split_from_text> unit_layers = {};  ///< empty: each layer with parameters begins a unit

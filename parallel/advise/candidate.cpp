@@ -96,7 +96,7 @@ void add_candidates(const AdviceRequest& request, const MeshSizes& mesh, std::ve
 }  // namespace
 
 std::string to_string(const Candidate& candidate) {
-  const auto& [data, pipeline, tensor] = candidate.mesh;
+  const auto& [data, pipeline, tensor, shards] = candidate.mesh;
   std::string text = pipeline > 1 ? candidate.schedule : data * tensor == 1 ? "one device" : "";
   for (const auto& [name, size] : {std::pair("dp", data), {"pp", pipeline}, {"tp", tensor}}) {
     text += size > 1 ? fmt::format("{}{}={}", text.empty() ? "" : " ", name, size) : "";

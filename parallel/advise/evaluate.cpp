@@ -82,7 +82,7 @@ double pipeline_bytes(const ModelCosts& costs, const Schedule& schedule, const s
 /// Returns the bytes that a rank sends to the next one in the rings of its tensor and data-parallel groups, in a step:
 /// the most of all stages and both groups.
 double ring_bytes(const ModelCosts& costs, const Evaluated& evaluated) {
-  const auto& [data, pipeline, tensor] = evaluated.candidate.mesh;
+  const auto& [data, pipeline, tensor, shards] = evaluated.candidate.mesh;
   const std::vector<double> weights = weight_bytes_of_stages(costs.layers, evaluated.split);
   double most = 0;
   std::size_t layer = 0;

@@ -3,6 +3,7 @@
 #include <exception>
 #include <memory>
 
+#include "core/allocator.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/on_exit.h"
 #include "core/base/start_thread.h"
@@ -34,17 +35,19 @@ CommThread::CommThread(Communicator& comm) : comm_(comm) {
   const Waiting waiting(comm.clock());  // a GPU's clock lets one thread compute at a time
   std::promise<Communicator*> own;
   std::future<Communicator*> started = own.get_future();
-  thread_ = start_thread("the communication thread", [this, own = std::move(own)]() mutable {
-    std::unique_ptr<Communicator> duplicate;
-    try {
-      duplicate = comm_.duplicate();
-    } catch (...) {
-      own.set_exception(std::current_exception());
-      return;
-    }
-    own.set_value(duplicate.get());
-    work(*duplicate);
-  });
+  thread_ =
+      start_thread("the communication thread", [this, own = std::move(own), memories = meta_memories()]() mutable {
+        use_meta_memories(std::move(memories));
+        std::unique_ptr<Communicator> duplicate;
+        try {
+          duplicate = comm_.duplicate();
+        } catch (...) {
+          own.set_exception(std::current_exception());
+          return;
+        }
+        own.set_value(duplicate.get());
+        work(*duplicate);
+      });
   own_ = started.get();
 }
 

@@ -69,6 +69,8 @@ class Communicator {
   int rank() const { return group_.rank; }
   int size() const { return group_.size(); }
   Device device() const { return group_.device; }
+  /// Returns where numbers are: on the host if this rank's tensors have no elements, as those of a plan.
+  Device number_device() const { return device().type == DeviceType::meta ? Device{} : device(); }
   /// Returns this rank's clock, which accounts for every wait in the calls below.
   Clock& clock() const { return *group_.clock; }
   /// Returns the link of messages between this rank and another, by a virtual clock.
@@ -109,7 +111,7 @@ class Communicator {
   virtual void all_reduce(Tensor& tensor) = 0;
   /// Returns the sums over all ranks of the numbers at each index.
   std::vector<double> sum_numbers(const std::vector<double>& mine) {
-    Tensor sums = Tensor::from(mine, {static_cast<std::int64_t>(mine.size())}, device());
+    Tensor sums = Tensor::from(mine, {static_cast<std::int64_t>(mine.size())}, number_device());
     all_reduce(sums);
     return sums.to_vector<double>();
   }

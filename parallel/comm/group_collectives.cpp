@@ -167,7 +167,7 @@ void GroupCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> GroupCommunicator::split(int colour, int key) {
-  const Tensor mine = Tensor::from(std::vector<std::int32_t>{colour, key}, {2}, device());
+  const Tensor mine = Tensor::from(std::vector<std::int32_t>{colour, key}, {2}, number_device());
   return collective("split", nullptr, {}, [&] { return make_part(part_of(colour, do_all_gather("split", mine))); });
 }
 

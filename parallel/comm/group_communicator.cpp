@@ -144,8 +144,9 @@ void GroupCommunicator::require_peer(const char* operation, int peer, int tag) c
 }
 
 void GroupCommunicator::require_here(const char* operation, const Tensor& tensor) const {
-  STAGECOACH_CHECK(tensor.device() == device(), "{}: expected a tensor on this rank's device, got {} for {}",
-                   error_context(operation), describe(tensor), to_string(device()));
+  STAGECOACH_CHECK(tensor.device() == device() || tensor.device() == number_device(),
+                   "{}: expected a tensor on this rank's device, got {} for {}", error_context(operation),
+                   describe(tensor), to_string(device()));
 }
 
 std::string GroupCommunicator::error_context(const std::string& operation) const {

@@ -48,6 +48,9 @@ Device device_of(const World& world, int rank) {
     // alike.
     return {DeviceType::cpu, world.clock == ClockKind::modelled ? (rank + 1) % kMaxDevices : rank};
   }
+  if (world.device == DeviceType::meta) {
+    return {DeviceType::meta, rank};
+  }
   const int gpus = world.gpus > 0 ? world.gpus : cuda::gpu_count();
   return {DeviceType::cuda, rank % gpus, rank / gpus};
 }

@@ -27,7 +27,7 @@ enum class Transport { thread, mpi, nccl, gloo };
 struct World {
   int ranks = 1;
   Transport transport = Transport::thread;
-  DeviceType device = DeviceType::cpu;  ///< rank r uses cpu:r (cpu:r+1 on the modelled clock), or
+  DeviceType device = DeviceType::cpu;  ///< rank r uses cpu:r (cpu:r+1 on the modelled clock), meta:r to plan, or
                                         ///< GPU r mod `gpus` in its own slot
   int gpus = 0;                         ///< 0: all that this process can use
   int threads = 1;                      ///< cores used by each rank

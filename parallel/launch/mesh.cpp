@@ -34,7 +34,7 @@ const NamedDirection* find(std::string_view name) {
 
 const NamedDirection& named(MeshDirection direction) { return kDirections[static_cast<std::size_t>(direction)]; }
 
-long long product(const MeshSizes& sizes) { return 1LL * sizes.data * sizes.pipeline * sizes.tensor; }
+long long product(const MeshSizes& sizes) { return 1LL * sizes.data * sizes.pipeline * sizes.tensor * sizes.shard; }
 
 }  // namespace
 
@@ -49,10 +49,14 @@ MeshSizes mesh_from_text(const std::string& text) {
   for (const std::string_view part : split_text(text, ',')) {
     const std::string_view name = part.substr(0, part.find('='));
     const NamedDirection* direction = find(name);
-    if (direction == nullptr || name.size() == part.size() || sizes.*direction->size != 1) {
+    const bool is_shard = name == "shard";
+    if ((direction == nullptr && !is_shard) || name.size() == part.size()) {
       refuse();
     }
-    int& size = sizes.*direction->size;
+    int& size = is_shard ? sizes.shard : sizes.*direction->size;
+    if (size != 1) {
+      refuse();  // named twice
+    }
     size = number_from<int>(part.substr(name.size() + 1)).value_or(0);
     if (size < 1 || size > kMaxPlannedRanks) {
       refuse();
@@ -118,6 +122,8 @@ std::vector<std::vector<int>> mesh_groups(MeshDirection direction, const MeshSiz
 }
 
 Mesh::Mesh(Communicator& world, const MeshSizes& sizes, const RankOrder& order) {
+  throw_if<UsageError>(sizes.shard != 1, "a mesh of pipelines and layers has no shards: expected 1, got {}",
+                       sizes.shard);
   throw_if<UsageError>(sizes.data < 1 || sizes.pipeline < 1 || sizes.tensor < 1 || product(sizes) != world.size(),
                        "a mesh of {} data x {} pipeline x {} tensor ranks does not match the world: expected {} ranks, "
                        "got {}",

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// The ranks of a world as a grid with three directions: tensor, data and pipeline parallelism.
+/// The ranks of a world as a grid with three directions: tensor, data and pipeline parallelism. Sharded data
+/// parallelism (parallel/data_parallel/sharded) has a size of its own, and is no direction of the grid yet.
 
 #include <array>
 #include <memory>
@@ -16,11 +17,13 @@ struct MeshSizes {
   int data = 1;
   int pipeline = 1;
   int tensor = 1;
-  int ranks() const { return data * pipeline * tensor; }
+  int shard = 1;  ///< ranks that share one copy of the weights, each with its own part of the data
+  int ranks() const { return data * pipeline * tensor * shard; }
 };
 
-/// Parses the value of --mesh, such as "dp=2,pp=4,tp=2": the numbers of data-parallel, pipeline and tensor-parallel
-/// ranks. A direction that is not named has size 1. Throws UsageError.
+/// Parses the value of --mesh, such as "dp=2,pp=4,tp=2" or "dp=2,shard=4": the numbers of data-parallel, pipeline and
+/// tensor-parallel ranks, and of those that share a copy of the weights. A direction that is not named has size 1.
+/// Throws UsageError.
 MeshSizes mesh_from_text(const std::string& text);
 
 enum class MeshDirection { tensor, data, pipeline };

@@ -5,10 +5,30 @@
 #include <optional>
 #include <string>
 
+#include "nn/optimizer.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
+
+/// Layers without the slices and shards of parallel training, as one device has them.
+struct WholeLayers {
+  NamedTensors parameters;
+  NamedTensors buffers;
+  NamedTensors optimizer;  ///< the state of these layers, and at the end the count of steps
+};
+
+/// A model of which each rank has other parts than layers: it is saved by layers all the same, so that any number of
+/// ranks can go on with it. All ranks call these functions together.
+class ShardedModel {
+ public:
+  virtual ~ShardedModel() = default;
+  /// Returns copies of the layers that this rank saves. Until it returns, a rank has one more unit in memory.
+  virtual WholeLayers whole_layers(const Optimizer& optimizer) const = 0;
+  /// Copies their parts of such layers into the ranks' models and optimizers. `mine` are those of this rank. Throws
+  /// DataError, whose text begins with `what`, if they do not fit.
+  virtual void take_layers(const WholeLayers& mine, Optimizer& optimizer, const std::string& what) = 0;
+};
 
 /// The part of the training that one rank has.
 struct RankRole {
@@ -19,6 +39,7 @@ struct RankRole {
   bool splits_losses = false;            ///< several ranks sum them: no rank has the total before the end of an epoch
   std::string profile = {};              ///< the text of profile.json; empty: it is not written
   Communicator* tensor_group = nullptr;  ///< the ranks that hold the slices of these layers; null: they are whole
+  ShardedModel* sharded = nullptr;       ///< what has shards of all layers; null: this rank has its own
 };
 
 }  // namespace stagecoach

@@ -92,7 +92,7 @@ void Epoch::read_sums() {
 
 /// Checks the weights themselves, since the last loss was computed before the last update.
 void Epoch::require_finite_weights() const {
-  for (const auto& [name, parameter] : run_.model_->named_parameters()) {
+  for (const auto& [name, parameter] : run_.optimizer_->parameters()) {
     if (!std::isfinite(sum_of_squares(parameter))) {
       throw diverged("weight");
     }

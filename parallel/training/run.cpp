@@ -100,7 +100,10 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   optimizer_ = &optimizer;
   learning_rate_ = optimizer.learning_rate();
   meter_.time_updates_of(optimizer);
-  if (optimizer.clips()) {
+  if (role_.sharded != nullptr) {
+    STAGECOACH_CHECK(!optimizer.clips() || optimizer.sums_over_ranks(),
+                     "run: expected a clipping optimizer to take the norm of all shards; call sum_squares_for() first");
+  } else if (optimizer.clips()) {
     optimizer.sum_squares_with(sums_over_ranks(comm_, role_, model, optimizer));
   }
   folder_.lock();
@@ -109,7 +112,7 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   if (options_.has_processes() || comm_.clock().kind() != ClockKind::wall) {
     require_data_of_rank_zero(data);
   }
-  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)));
+  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_layers(role_, model, optimizer)));
   with_files([&] {
     if (!options_.resume.empty()) {
       load_checkpoint((data.train.size() - 1) / options_.batch_size + 1);
@@ -145,7 +148,7 @@ void Run::load_checkpoint(std::int64_t batches) {
     const StatePart mine = part_of_rank(role_.layers, owner_of_layers_, comm_.device());
     saved.state = folder_.resumed().at(saved.progress.epoch - options_.epochs_behind, 0, mine).state;
   }
-  take_state(role_.layers, owner_of_layers_, saved.state, *model_, *optimizer_, options_.resume);
+  take_state(role_, owner_of_layers_, saved.state, *model_, *optimizer_, options_.resume);
   const Progress& progress = saved.progress;
   const bool rate_has_ended = options_.rate.shape != RateShape::constant;
   throw_if<UsageError>(progress.epoch > options_.epochs, "`resume` {}: the run is done after {}{}", options_.resume,
@@ -195,7 +198,7 @@ Checkpoints::Found Run::newest_checkpoint() const {
 void Run::save(const EpochResult* result) {
   if (folder_.writes()) {
     with_files([&] {
-      folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), result);
+      folder_.save(comm_, role_.layers, meter_.progress(), whole_layers(role_, *model_, *optimizer_), result);
     });
   }
 }

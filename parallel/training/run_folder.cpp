@@ -172,7 +172,7 @@ void RunFolder::ensure_folder() {
   }
 }
 
-void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
+void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeLayers& model,
                      const EpochResult* result) {
   if (!writes()) {
     return;
@@ -209,11 +209,11 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
                       folder_.string());
 }
 
-void RunFolder::save_weights(const WholeModel& model) const {
+void RunFolder::save_weights(const WholeLayers& model) const {
   save_tensors((folder_ / run_files::kWeights).string(), {weights_in(state_of_rank({}, 0, model)), {}});
 }
 
-void RunFolder::save_results(const WholeModel& model, const EpochResult& result) {
+void RunFolder::save_results(const WholeLayers& model, const EpochResult& result) {
   ensure_folder();
   metrics_ += epoch_json(result) + "\n";
   write_text(folder_ / run_files::kMetrics, metrics_);

@@ -46,11 +46,11 @@ class RunFolder {
   /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model. If the
   /// folder was removed or replaced in the meantime, it is created again with all files. Throws DataError if another
   /// run is writing to the new folder.
-  void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
+  void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeLayers& model,
             const EpochResult* result = nullptr);
   /// Called by rank 0 after a finished epoch of a run that cannot be resumed: writes the weights and the line of
   /// metrics, and no checkpoint.
-  void save_results(const WholeModel& model, const EpochResult& result);
+  void save_results(const WholeLayers& model, const EpochResult& result);
   /// Reads the last checkpoint as a resumed run would. Throws DataError unless a resumed run would continue at
   /// `progress`.
   void require_resumable(const Progress& progress, const StateOutline* expected) const;
@@ -62,7 +62,7 @@ class RunFolder {
   Checkpoints checkpoints() const;
   bool has_config() const;
   /// Writes the weights of a model that this rank has alone.
-  void save_weights(const WholeModel& model) const;
+  void save_weights(const WholeLayers& model) const;
   /// Called before each write: ensures that the folder exists, is locked, and contains the run's config.json.
   void ensure_folder();
 

@@ -76,8 +76,11 @@ StatePart part_of_rank(const LayerRanks& layers, int rank, Device device) {
   return {keep, device.type == DeviceType::cpu ? device : Device{}};
 }
 
-WholeModel whole_model(const RankRole& role, const Module& model, const Optimizer& optimizer) {
-  WholeModel mine{model.named_parameters(), model.named_buffers(), optimizer.state()};
+WholeLayers whole_layers(const RankRole& role, const Module& model, const Optimizer& optimizer) {
+  if (role.sharded != nullptr) {
+    return role.sharded->whole_layers(optimizer);
+  }
+  WholeLayers mine{model.named_parameters(), model.named_buffers(), optimizer.state()};
   if (role.tensor_group == nullptr) {
     return mine;
   }
@@ -88,7 +91,7 @@ WholeModel whole_model(const RankRole& role, const Module& model, const Optimize
   return mine;
 }
 
-TrainingState state_of_rank(const LayerRanks& layers, int rank, const WholeModel& model) {
+TrainingState state_of_rank(const LayerRanks& layers, int rank, const WholeLayers& model) {
   NamedTensors weights = model.parameters;
   weights.insert(weights.end(), model.buffers.begin(), model.buffers.end());
   NamedTensors optimizer = tensors_of_rank(layers, rank, model.optimizer);
@@ -111,10 +114,11 @@ std::set<int> ranks_with_state(const LayerRanks& layers) {
   return ranks;
 }
 
-void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
-                Optimizer& optimizer, const std::string& what) {
+void take_state(const RankRole& role, int rank, const TrainingState& state, const Module& model, Optimizer& optimizer,
+                const std::string& what) {
+  const LayerRanks& layers = role.layers;
   const NamedSlices slices = model.named_slices();
-  copy_by_name(cut_slices(tensors_of_rank(layers, rank, weights_in(state)), slices), weights_of(model), what);
+  const NamedTensors weights = cut_slices(tensors_of_rank(layers, rank, weights_in(state)), slices);
   const NamedTensors saved = below(kOptimizer, state);
   NamedTensors mine = cut_slices(tensors_of_rank(layers, rank, saved), slices);
   if (!layers.empty()) {  // the count of steps belongs to no layer
@@ -122,6 +126,10 @@ void take_state(const LayerRanks& layers, int rank, const TrainingState& state, 
     std::copy_if(saved.begin(), saved.end(), std::back_inserter(mine),
                  [&](const auto& named) { return named.first == count; });
   }
+  if (role.sharded != nullptr) {
+    return role.sharded->take_layers({weights, {}, mine}, optimizer, what);
+  }
+  copy_by_name(weights, weights_of(model), what);
   optimizer.load_state(mine);
 }
 

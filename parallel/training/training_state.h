@@ -30,30 +30,23 @@ struct StatePart {
 /// the rank's own `device`, so that the training can reuse it for gradients and activations.
 StatePart part_of_rank(const LayerRanks& layers, int rank, Device device);
 
-/// A rank's own model, without the slices of tensor parallelism: rank 0 of the tensor group has whole tensors, and the
-/// others have nothing.
-struct WholeModel {
-  NamedTensors parameters;
-  NamedTensors buffers;
-  NamedTensors optimizer;
-};
-/// Returns handles to a rank's tensors or, if the role has a tensor group, whole copies. All ranks of the group call it
-/// together.
-WholeModel whole_model(const RankRole& role, const Module& model, const Optimizer& optimizer);
+/// Returns handles to a rank's tensors or, if the role has a tensor group or shards, whole copies: of a tensor group
+/// rank 0 has them, and the others have nothing. All these ranks call it together.
+WholeLayers whole_layers(const RankRole& role, const Module& model, const Optimizer& optimizer);
 
 /// Returns the weights and optimizer state of rank `rank`. `model` is the rank's own. Without `layers`, there is one
 /// rank, which holds everything. Tensors without a layer belong to rank 0.
-TrainingState state_of_rank(const LayerRanks& layers, int rank, const WholeModel& model);
+TrainingState state_of_rank(const LayerRanks& layers, int rank, const WholeLayers& model);
 /// Returns the weights in a state, with the names that they have in the model.
 NamedTensors weights_in(const TrainingState& state);
 
 /// Returns the ranks that hold a part of the state.
 std::set<int> ranks_with_state(const LayerRanks& layers);
 
-/// Copies a rank's part of `state`, or its slices of it, into its model and optimizer. Throws DataError, whose text
-/// begins with `what`, if the tensors do not fit.
-void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
-                Optimizer& optimizer, const std::string& what);
+/// Copies a rank's part of `state`, or its slices or shards of it, into its model and optimizer. Throws DataError,
+/// whose text begins with `what`, if the tensors do not fit.
+void take_state(const RankRole& role, int rank, const TrainingState& state, const Module& model, Optimizer& optimizer,
+                const std::string& what);
 
 /// The names, types and shapes of the tensors of a training state, a line for each: "weights conv1.weight
 /// float32[6, 3, 5, 5]". They show whether a checkpoint fits.

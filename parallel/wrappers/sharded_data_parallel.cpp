@@ -10,6 +10,7 @@
 #include "core/base/throw_if.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sharded/before_backward.h"
+#include "parallel/data_parallel/sharded/sharded_norm.h"
 #include "parallel/wrappers/share_of_mean.h"
 
 namespace stagecoach {
@@ -78,6 +79,10 @@ ShardedDataParallel::ShardedDataParallel(const Sequential& model, Communicator& 
     parameters.insert(parameters.end(), more.begin(), more.end());
   }
   require_same_tensors(parameters, comm);
+  role_ = {.layers = layers_.owners(model, settings_.unit_layers),
+           .replica_of = groups_.shards().rank(),  // of the first copy
+           .splits_losses = true,
+           .sharded = &layers_};
 }
 
 NamedTensors ShardedDataParallel::shards() const {
@@ -184,24 +189,36 @@ void ShardedDataParallel::reduce(int index) {
   }
 }
 
-void ShardedDataParallel::clip_norm(Optimizer& optimizer, double max_norm) {
-  optimizer.clip_norm(max_norm);
+void ShardedDataParallel::sum_squares_for(Optimizer& optimizer) const {
   optimizer.sum_squares_with([this](const NamedTensors& gradients) { return sums_of_squares(gradients); });
 }
 
 /// Returns the sum of squares of each whole parameter's gradient, given those of shards().
-std::vector<double> ShardedDataParallel::sums_of_squares(const NamedTensors& gradients) {
-  const std::vector<double> mine = stagecoach::sums_of_squares(gradients);
-  auto next = mine.begin();
+std::vector<double> ShardedDataParallel::sums_of_squares(const NamedTensors& gradients) const {
+  auto next = gradients.begin();
   std::vector<double> sums;
   for (const auto& unit : units_) {
-    std::vector<double> unit_sums(unit->parameters().size());
-    for (const std::size_t whole : unit->whole_of_shards()) {
-      unit_sums[whole] = *next++;
+    std::vector<Tensor> mine;
+    for (std::size_t i = 0; i < unit->shards().size(); ++i) {
+      mine.push_back((next++)->second);
     }
-    sums.insert(sums.end(), unit_sums.begin(), unit_sums.end());
+    const std::vector<double> of_unit = stagecoach::sums_of_squares(*unit, mine, groups_);
+    sums.insert(sums.end(), of_unit.begin(), of_unit.end());
   }
-  return groups_.shards().sum_numbers(sums);
+  return sums;
+}
+
+void ShardedDataParallel::load_weights(const std::string& path) {
+  NamedTensors all;
+  for (const auto& unit : units_) {
+    for (const NamedTensors& some : {unit->parameters(), unit->buffers()}) {
+      all.insert(all.end(), some.begin(), some.end());
+    }
+  }
+  const auto is_mine = [this](const std::string& name) {
+    return is_of_rank(role_.layers, groups_.shards().rank(), name);
+  };
+  layers_.take_weights(load_weights_of(path, all, is_mine), path);
 }
 
 void ShardedDataParallel::for_each_unit(const std::function<void(const NamedTensors& parameters)>& visit) {

@@ -42,9 +42,11 @@
 
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
+#include "nn/weights.h"
 #include "parallel/comm/comm_thread.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/data_parallel/sharded/sharded_unit.h"
+#include "parallel/wrappers/sharded_layers.h"
 
 namespace stagecoach {
 
@@ -82,9 +84,16 @@ class ShardedDataParallel {
   /// Runs the backward of a micro-batch that is not the last of its step.
   void accumulate(const Tensor& loss, std::int64_t samples) { run_backward(loss, samples, false); }
 
-  /// From now on `optimizer`, which updates shards(), clips the gradients by the norm of all of them, on all ranks. The
-  /// squares of a parameter are added shard by shard, so the last bits of the norm depend on the number of ranks.
-  void clip_norm(Optimizer& optimizer, double max_norm);
+  /// Has `optimizer`, which updates shards(), take the norm of all gradients if it clips: that of one device, bit for
+  /// bit. Without this call a rank would take that of its own shards.
+  void sum_squares_for(Optimizer& optimizer) const;
+
+  /// Reads weights into the ranks' shards, as load_weights() of one device does; a rank holds those of the layers that
+  /// it saves, and one unit, at a time. All ranks call it together. Throws as that function does.
+  void load_weights(const std::string& path);
+  /// Returns what a Run needs, so that its checkpoints and weights are those of one device, and any number of ranks can
+  /// resume them, whatever they shard. It refers to this object.
+  const RankRole& role() const { return role_; }
 
   /// Calls `visit` with the whole parameters of one unit after the other. They have elements only until it returns.
   void for_each_unit(const std::function<void(const NamedTensors& parameters)>& visit);
@@ -94,7 +103,7 @@ class ShardedDataParallel {
   void run_backward(const Tensor& loss, std::int64_t samples, bool ends_step);
   bool reshards() const { return settings_.shard == Sharded::parameters && settings_.reshard_after_forward; }
   void require_cleared_gradients() const;
-  std::vector<double> sums_of_squares(const NamedTensors& gradients);
+  std::vector<double> sums_of_squares(const NamedTensors& gradients) const;
   void gather_from(int unit, int direction);
   void reach(int unit);
   void reduce(int unit);
@@ -105,6 +114,8 @@ class ShardedDataParallel {
   ShardGroups groups_;                        // of the rank's own thread
   std::unique_ptr<ShardGroups> comm_groups_;  // of the other one
   std::vector<std::unique_ptr<ShardedUnit>> units_;
+  ShardedLayers layers_{units_, groups_};
+  RankRole role_;
   // The backward that runs.
   bool is_running_ = false;
   bool ends_step_ = false;

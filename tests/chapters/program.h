@@ -22,6 +22,7 @@ inline const std::string kCh05 = program_path("ch05_interleaved");
 inline const std::string kCh06 = program_path("ch06_ddp");
 inline const std::string kCh07 = program_path("ch07_one_controller");
 inline const std::string kCh08 = program_path("ch08_tensor_parallel");
+inline const std::string kCh09 = program_path("ch09_sharded_data_parallel");
 inline const std::string kCompare = program_path("compare");
 inline const std::string kMakeData = program_path("make_generated_data");
 

@@ -5,12 +5,11 @@
 
 #include <regex>
 
-#include "tests/chapters/program.h"
+#include "tests/chapters/pipelines.h"
 
 namespace stagecoach::test {
 namespace {
 
-const std::string kCh09 = program_path("ch09_sharded_data_parallel");
 using Arguments = std::vector<std::string>;
 
 class ShardedChapter : public ProgramTest {
@@ -28,6 +27,8 @@ class ShardedChapter : public ProgramTest {
     return found;
   }
 };
+
+class ShardedRuns : public PipelineTest {};
 
 // The last batch has nine images, the last of the test one: then some ranks have none.
 TEST_F(ShardedChapter, LearnsWhatChapter6Learns) {
@@ -57,6 +58,87 @@ TEST_F(ShardedChapter, AccumulatesMicroBatches) {
   EXPECT_EQ(results(kCh09, flags, {"--accumulation", "sharded"}).size(), 2U);
 }
 
+const std::string kShard[] = {"optimizer", "gradients", "parameters"};
+
+// As one device does, which takes the shards as micro-batches: with clipping, too, and for uneven parts of a batch.
+TEST_F(ShardedRuns, SaveTheWeightsOfOneDevice) {
+  make_ragged_data();
+  const Flags flags{"--optimizer", "adam", "--clip-norm", "0.5"};
+  for (const std::string& ranks : unless_sanitized<Flags>({"1", "2", "3", "8"}, {"3"})) {
+    ASSERT_EQ(train(kCh01, "one-" + ranks, joined(flags, {"--microbatches", ranks})).exit_code, 0);
+    for (const std::string& shard : kShard) {
+      const Outcome outcome = train(kCh09, shard + ranks, joined(flags, {"--ranks", ranks, "--shard", shard}));
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      expect_same_weights(shard + ranks, "one-" + ranks);
+    }
+  }
+}
+
+// Two copies of the weights, each on two ranks: chapter 6 would add the gradients in another order.
+TEST_F(ShardedRuns, OfSeveralCopiesGoOnToo) {
+  make_ragged_data();
+  const Flags flags{"--optimizer", "adam", "--mesh", "dp=2,shard=2", "--clip-norm", "0.5"};
+  ASSERT_EQ(train(kCh09, "whole", flags, "2").exit_code, 0);
+  ASSERT_EQ(train(kCh09, "part", flags, "1").exit_code, 0);
+  const Outcome more = run(kCh09, {"--resume", "part", "--epochs", "2", "--shard", "gradients"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  expect_same_weights("part", "whole");
+  expect_refused(kCh09, {"--resume", "part", "--epochs", "3", "--mesh", "shard=4"},
+                 {"the weights would differ", "give --mesh dp=2,shard=2"});
+  expect_refused(kCh09, {"--smoke", "--mesh", "shard=2,pp=2"}, {"this chapter has no pipelines"});
+  expect_refused(kCh06, {"--smoke", "--mesh", "shard=2"}, {"this chapter has no shards; give dp and pp"});
+}
+
+TEST_F(ShardedRuns, GoOnWhateverIsSharded) {
+  make_ragged_data();
+  const Flags flags{"--optimizer", "adam", "--ranks", "4"};
+  ASSERT_EQ(train(kCh09, "whole", flags, "2").exit_code, 0);
+  for (const std::string& shard : kShard) {
+    ASSERT_EQ(train(kCh09, "part", joined(flags, {"--shard", shard}), "1").exit_code, 0);
+    for (const Flags& change : std::vector<Flags>{
+             {"--shard", "optimizer"}, {"--ranks", "1", "--microbatches", "4"}, {"--unit-layers", "5,7"}}) {
+      const Outcome more = run(kCh09, joined({"--resume", "part", "--epochs", "2", "--out", "more"}, change));
+      ASSERT_EQ(more.exit_code, 0) << more.err;
+      expect_same_weights("more", "whole");
+    }
+  }
+  expect_refused(kCh09, {"--resume", "part", "--epochs", "2", "--ranks", "2"}, {"the weights would differ"});
+}
+
+TEST_F(ShardedRuns, SaveWhenTheyAreInterrupted) {
+  make_data(64, 16);
+  const Flags flags{"--data", "data", "--batch-size", "32", "--optimizer", "adam"};
+  const Outcome interrupted = interrupt(kCh09, joined(flags, {"--epochs", "4000", "--out", "stopped"}));
+  ASSERT_EQ(interrupted.exit_code, 130);
+  const auto done = std::to_string(metrics("stopped").back()["epoch"].get<int>() + 2);
+  expect_went_on(interrupted, run(kCh09, {"--resume", "stopped", "--epochs", done}));
+  ASSERT_EQ(run(kCh09, joined(flags, {"--epochs", done, "--out", "whole"})).exit_code, 0);
+  expect_same_weights("stopped", "whole");
+}
+
+TEST_F(ShardedRuns, BeginWithTheWeightsOfAFile) {
+  make_data(64, 16);
+  ASSERT_EQ(train(kCh01, "first", {}, "1").exit_code, 0);
+  const Flags from{"--weights", "first/weights.safetensors"};
+  ASSERT_EQ(train(kCh01, "one", joined(from, {"--microbatches", "3"})).exit_code, 0);
+  for (const std::string& shard : kShard) {
+    ASSERT_EQ(train(kCh09, shard, joined(from, {"--ranks", "3", "--shard", shard})).exit_code, 0);
+    expect_same_weights(shard, "one");
+  }
+}
+
+TEST_F(ShardedRuns, WriteWhatOneDeviceWrites) {
+  const Flags flags{"--data", "text:shapes", "--smoke", "--sample", "40", "--model",
+                    "gpt",    "--depth",     "1",       "--width",  "32"};
+  const auto sample = [&](const Outcome& outcome) {
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out.substr(std::min(outcome.out.find("Sample of"), outcome.out.size()));
+  };
+  const std::string wanted = sample(run(kCh01, joined(flags, {"--microbatches", "2"})));
+  EXPECT_NE(wanted, "");
+  EXPECT_EQ(sample(run(kCh09, flags)), wanted);
+}
+
 TEST_F(ShardedChapter, RefusesWhatItCannotDo) {
   const auto refuses = [&](Arguments flags, const std::string& text) {
     flags.insert(flags.begin(), "--smoke");
@@ -64,7 +146,8 @@ TEST_F(ShardedChapter, RefusesWhatItCannotDo) {
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
   };
-  refuses({"--out", "run"}, "--out: this chapter's weights are on no rank as a whole");
+  refuses({"--by-hand", "--out", "run"}, "--out: with --by-hand, a rank has a part of one long parameter");
+  refuses({"--weights-except", "fc3", "--weights", "none"}, "--weights-except: this chapter does not have it yet");
   refuses({"--explain"}, "--explain: ");
   refuses({"--by-hand", "--shard", "gradients"}, "--shard: --by-hand gathers the whole model");
   refuses({"--shard", "gradients", "--no-reshard-after-forward"}, "only --shard parameters frees weights");

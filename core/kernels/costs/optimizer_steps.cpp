@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/kernels/costs/cost.h"
+#include "core/kernels/fixed_order_sum.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::costs {
@@ -50,12 +51,11 @@ KernelCost pass_over(std::span<const Tensor> tensors, CostKind kind, std::int64_
 constexpr std::int64_t kTensorsPerLaunch = 128;
 
 KernelCost sums_of_squares(std::span<const Tensor> tensors, Tensor& sums) {
-  constexpr std::int64_t kBlock = 1024;
   KernelCost cost = pass_over(tensors, CostKind::reduction, 2);
   cost.bytes_written = bytes_of(sums);
   std::int64_t blocks = 0;
   for (const Tensor& tensor : tensors) {
-    const std::int64_t of_tensor = (tensor.numel() + kBlock - 1) / kBlock;
+    const std::int64_t of_tensor = (tensor.numel() + kSquaresBlock - 1) / kSquaresBlock;
     blocks += of_tensor;
     cost.cpu.workspace_bytes = std::max(cost.cpu.workspace_bytes, element_bytes(of_tensor, DType::float64));
   }

@@ -5,44 +5,22 @@
 #include "core/kernels/cpu/elementwise.h"
 #include "core/kernels/cpu/tables.h"
 #include "core/kernels/cpu/workspace.h"
+#include "core/kernels/fixed_order_sum.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cpu {
 namespace {
 
-/// Returns the sum of value(0) … value(count - 1) in the order in which a warp of a GPU adds: 32 sums side by side, and
-/// then these pairwise.
-template <class Value>
-double warp_sum(std::int64_t count, const Value& value) {
-  constexpr std::int64_t kWarp = 32;
-  double sums[kWarp] = {};
-  for (std::int64_t i = 0; i < count / kWarp * kWarp; i += kWarp) {
-    for (std::int64_t t = 0; t < kWarp; ++t) {
-      sums[t] += value(i + t);
-    }
-  }
-  for (std::int64_t i = count / kWarp * kWarp; i < count; ++i) {
-    sums[i % kWarp] += value(i);
-  }
-  for (std::int64_t distance = kWarp / 2; distance > 0; distance /= 2) {
-    for (std::int64_t t = 0; t < distance; ++t) {
-      sums[t] += sums[t + distance];
-    }
-  }
-  return sums[0];
-}
-
 template <class T>
 double sum_of_squares(const Tensor& tensor) {
-  constexpr std::int64_t kBlock = 1024;
   const T* x = tensor.data<T>();
   const std::int64_t count = tensor.numel();
-  const std::int64_t blocks = (count + kBlock - 1) / kBlock;
+  const std::int64_t blocks = (count + kSquaresBlock - 1) / kSquaresBlock;
   const Workspace<double> workspace(tensor.device(), blocks);
   double* sums = workspace.data();
   parallel_for(tensor.device(), blocks, [=](std::int64_t block) {
-    const T* from = x + block * kBlock;
-    sums[block] = warp_sum(std::min(kBlock, count - block * kBlock),
+    const T* from = x + block * kSquaresBlock;
+    sums[block] = warp_sum(std::min(kSquaresBlock, count - block * kSquaresBlock),
                            [=](std::int64_t i) { return static_cast<double>(from[i]) * static_cast<double>(from[i]); });
   });
   return warp_sum(blocks, [=](std::int64_t block) { return sums[block]; });

@@ -5,6 +5,7 @@
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/rows.cuh"
 #include "core/kernels/cuda/threads.cuh"
+#include "core/kernels/fixed_order_sum.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
@@ -72,8 +73,6 @@ __device__ const auto& entry_of_block(const Table& table, int block) {
 }
 
 // ---- Gradient norms
-
-constexpr int kSquaresBlock = 1024;
 
 /// A warp adds the squares of one block of 1,024 elements.
 template <class T>
@@ -276,7 +275,7 @@ void sums_of_squares(std::span<const Tensor> tensors, Tensor& sums) {
     for (std::size_t first = 0; first < tensors.size(); first += TensorTable<const T>::kMax) {
       TensorTable<const T> table;
       for (const Tensor& tensor : tensors.subspan(first, std::min<std::size_t>(tensors.size() - first, table.kMax))) {
-        table.add(tensor.data<T>(), tensor.numel(), kSquaresBlock);
+        table.add(tensor.data<T>(), tensor.numel(), static_cast<int>(kSquaresBlock));
       }
       constexpr int kRows = kRowBlockThreads / kWarp;
       if (table.blocks > 0) {

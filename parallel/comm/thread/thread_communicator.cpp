@@ -14,8 +14,11 @@
 namespace stagecoach {
 namespace {
 
-/// Returns `tensor`, which another rank computed, on `device`.
+/// Returns `tensor`, which another rank computed, on `device`; numbers of a plan stay on the host.
 Tensor on_device(const Tensor& tensor, Device device) {
+  if (device.type == DeviceType::meta && tensor.device().type != DeviceType::meta) {
+    return tensor;
+  }
   return tensor.device() != device && shares_memory(tensor.device(), device) ? tensor.seen_from(device)
                                                                              : tensor.to(device);
 }

@@ -132,6 +132,52 @@ void ShardedUnit::free_weights() {
   has_weights_ = false;
 }
 
+// Flat tensors.
+
+Tensor ShardedUnit::joined(const std::vector<Tensor>& parts) const {
+  const NoGrad no_grad;
+  Tensor shard = Tensor::zeros({part_}, weights_.dtype(), weights_.device());
+  const std::vector<Tensor> places = parts_of(shard);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    Tensor(places[i]).copy_from(parts[i]);
+  }
+  return shard;
+}
+
+std::vector<Tensor> ShardedUnit::parts_of(const Tensor& shard) const {
+  std::vector<Tensor> parts;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    parts.push_back(shard.alias(shards_[i].second.shape(), shard.offset() + shard_offsets_[i]));
+  }
+  return parts;
+}
+
+Tensor ShardedUnit::gathered(const Tensor& shard, const ShardGroups& groups) const {
+  const NoGrad no_grad;
+  Tensor flat = Tensor::empty(weights_.shape(), weights_.dtype(), weights_.device());
+  groups.shards().all_gather_into(flat, shard);
+  return flat;
+}
+
+NamedTensors ShardedUnit::places_in(const Tensor& flat, const std::string& suffix) const {
+  NamedTensors places;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    places.emplace_back(parameters_[i].first + suffix, place_of(flat, i));
+  }
+  return places;
+}
+
+void ShardedUnit::set_weights(const Tensor& weights) {
+  const NoGrad no_grad;
+  if (sharded_ == Sharded::parameters) {
+    free_weights();
+    shard_.copy_from(own_part(weights));
+  } else {
+    weights_.copy_from(weights);  // the shard is a view of them
+    has_weights_ = true;
+  }
+}
+
 // Gradients: whole, for this rank's samples, until they are summed over the ranks.
 
 /// Moves a gradient to its place, when it is complete; later backwards of the step accumulate there.
@@ -186,9 +232,9 @@ void ShardedUnit::finish_reduction() {
 
 void ShardedUnit::hand_out_gradients() {
   weights_.storage()->bump_version();  // the update follows: graphs of earlier forwards must not run any more
+  const std::vector<Tensor> sums = parts_of(sums_);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    Tensor& shard = shards_[i].second;
-    shard.set_grad(sums_.alias(shard.shape(), sums_.offset() + shard_offsets_[i]));
+    shards_[i].second.set_grad(sums[i]);
   }
   sums_ = {};
 }

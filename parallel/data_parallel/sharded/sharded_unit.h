@@ -44,6 +44,12 @@ class ShardedUnit {
   /// The part of a parameter of two or more dimensions has two, [1, n], the others are [n]: optimizers that decay
   /// weights only go by that.
   const NamedTensors& shards() const { return shards_; }
+  /// Returns where the parameters begin in the flat tensors, and how many elements of them a shard has.
+  const std::vector<std::int64_t>& offsets() const { return offsets_; }
+  std::int64_t part() const { return part_; }
+  /// Returns where shards() begin in a shard.
+  const std::vector<std::int64_t>& shard_offsets() const { return shard_offsets_; }
+  NamedTensors buffers() const { return layers_->named_buffers(); }
   /// Returns the index in parameters() of the parameter that each of shards() is a part of.
   const std::vector<std::size_t>& whole_of_shards() const { return whole_of_shards_; }
 
@@ -56,6 +62,24 @@ class ShardedUnit {
   /// With Sharded::parameters frees the weights; graphs that saved them can use them again after another gather.
   /// Without, declares them out of date: the next gather overwrites them.
   void free_weights();
+
+  // Flat tensors, which have the elements of the whole parameters, or others of their shapes, one after another.
+  /// Returns [part]: this rank's shard of a flat tensor, given its parts in the order of shards().
+  Tensor joined(const std::vector<Tensor>& parts) const;
+  /// Returns the places of such parts in a shard.
+  std::vector<Tensor> parts_of(const Tensor& shard) const;
+  /// Returns the flat tensor [ranks part] of these shards. All ranks call it together.
+  Tensor gathered(const Tensor& shard, const ShardGroups& groups) const;
+  /// Returns the places of the parameters in a flat tensor, under their names followed by `suffix`.
+  NamedTensors places_in(const Tensor& flat, const std::string& suffix = "") const;
+  /// Returns this rank's shard of a flat tensor.
+  Tensor own_part(const Tensor& flat) const { return flat.alias({part_}, rank_ * part_); }
+  /// Returns a flat tensor of zeros.
+  Tensor flat_zeros() const { return Tensor::zeros(weights_.shape(), weights_.dtype(), weights_.device()); }
+  /// Returns this rank's shard of the weights.
+  const Tensor& shard() const { return shard_; }
+  /// Replaces the weights by the flat tensor `weights`.
+  void set_weights(const Tensor& weights);
 
   // Gradients.
   /// Starts to sum the gradients: over the ranks of a group, and then over the copies. Throws Error that names a
@@ -79,8 +103,6 @@ class ShardedUnit {
   void reduce(const ShardGroups& groups);
   /// Returns a parameter's place in `flat`, which is like the flat weights.
   Tensor place_of(const Tensor& flat, std::size_t parameter) const;
-  /// Returns this rank's part of `flat`.
-  Tensor own_part(const Tensor& flat) const { return flat.alias({part_}, rank_ * part_); }
 
   std::shared_ptr<Sequential> layers_;
   Sharded sharded_;

@@ -54,7 +54,7 @@ class RunFolders : public ::testing::Test {
   void save(RunFolder& folder, std::int64_t epoch) {
     const Progress next{.epoch = epoch + 1, .peak_bytes = {1}};
     const EpochResult result{.epoch = epoch, .peak_bytes = {1}};
-    folder.save(*comm_, {}, next, whole_model({}, model_, *optimizer_), &result);
+    folder.save(*comm_, {}, next, whole_layers({}, model_, *optimizer_), &result);
   }
   /// Checks that a resumed run would go on after `epoch` epochs, and has the metrics of all of them.
   void expect_resumable(const RunFolder& folder, std::int64_t epoch) {
