@@ -2,9 +2,12 @@
 /// Chapter 9 as its users run it: whatever is sharded, ranks learn what those of chapter 6 learn.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <regex>
 
+#include "core/base/parse_json.h"
+#include "core/base/text_file.h"
 #include "tests/chapters/pipelines.h"
 
 namespace stagecoach::test {
@@ -124,6 +127,31 @@ TEST_F(ShardedRuns, BeginWithTheWeightsOfAFile) {
   for (const std::string& shard : kShard) {
     ASSERT_EQ(train(kCh09, shard, joined(from, {"--ranks", "3", "--shard", shard})).exit_code, 0);
     expect_same_weights(shard, "one");
+  }
+}
+
+// The plan is the program itself, on tensors without elements.
+TEST_F(ShardedRuns, TakeWhatExplainSays) {
+  make_data(48, 16);
+  const Flags flags{"--data", "data",   "--batch-size", "16",          "--clock", "modelled",    "--device-model",
+                    "laptop", "--link", "pcie4",        "--optimizer", "adam",    "--clip-norm", "0.5"};
+  for (const Flags& more : std::vector<Flags>{{"--ranks", "2", "--shard", "optimizer"},
+                                              {"--ranks", "4", "--shard", "gradients", "--microbatches", "2"},
+                                              {"--mesh", "dp=2,shard=2"},
+                                              {"--ranks", "3", "--model", "vit", "--prefetch", "2"}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(more, " ")));
+    const Outcome plan = run(kCh09, joined(joined(flags, more), {"--explain", "--out", "plan"}));
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    const Outcome trained = run(kCh09, joined(joined(flags, more), {"--epochs", "3", "--out", "run"}));
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const Json planned = parse_json<Json>(read_text(folder() / "plan/prediction.json", ""), "prediction.json", "");
+    const Json last = metrics("run").back();
+    const double step = last.at("seconds").get<double>() / last.at("steps").get<double>();
+    EXPECT_NEAR(planned.at("step_seconds").get<double>(), step, 1e-3 * step);
+    for (std::size_t rank = 0; rank < last.at("peak_bytes").size(); ++rank) {
+      const double peak = last.at("peak_bytes")[rank];
+      EXPECT_NEAR(planned.at("memory_bytes")[rank].get<double>(), peak, 0.05 * peak) << rank;
+    }
   }
 }
 
