@@ -17,10 +17,10 @@ for patch in "$patches"/*.patch; do
 done
 git apply "$patches"/*.patch
 
-scripts/build.sh release --target test_extending ch09_linear_probe -DSTAGECOACH_CUDA=EMULATED \
+scripts/build.sh release --target test_extending ch10_linear_probe -DSTAGECOACH_CUDA=EMULATED \
   -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" ${CI:+-DSTAGECOACH_WERROR=ON}
 programs=build/release/bin
 $programs/test_extending --gtest_brief=1 --gtest_filter='*LeakyRelu*'
 $programs/test_extending --gtest_brief=1 --gtest_filter='ScheduleKinds*'
 $programs/test_extending --gtest_brief=1 --gtest_filter='Models*'
-$programs/ch09_linear_probe --smoke --model perceptron
+$programs/ch10_linear_probe --smoke --model perceptron
