@@ -14,7 +14,6 @@
 #include "core/base/throw_if.h"
 #include "core/base/units.h"
 #include "datasets/shares.h"
-#include "parallel/data_parallel/sync_batch_norm.h"
 #include "parallel/launch/launch.h"
 #include "parallel/training/run_folder.h"
 
@@ -40,10 +39,7 @@ MicroBatches blank_batch(const Settings& settings, std::int64_t images, const Ra
 }
 
 RankStep third_step(const Settings& settings, const Dataset& data, const MakeReplica& make, Rank& rank) {
-  const auto model = make_model_of(settings.training, data);
-  if (settings.data_parallel.sync_batch_norm) {
-    synchronise_batch_norm(*model, rank.comm);
-  }
+  const auto model = make_blank_model(settings, data, rank.comm);
   const auto replica = make(settings, *model, rank.comm);
   const auto optimizer = make_optimizer(settings.training, replica->shards());
   replica->clip_norms_of(*optimizer);

@@ -14,7 +14,6 @@
 #include "core/autograd/backward.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/same_model.h"
-#include "parallel/data_parallel/sync_batch_norm.h"
 
 namespace stagecoach {
 namespace {
@@ -25,12 +24,13 @@ class ByHand final : public ShardedReplica {
   ByHand(Sequential& model, Communicator& comm, std::uint64_t seed) : model_(model), comm_(comm) {
     model.materialize(seed, comm.device());
     parameters_ = model.named_parameters();
-    weights_ = padded(flattened(tensors_of(parameters_)));  // [n part]: all ranks' parts
+    weights_ = padded(flattened(tensors_of(parameters_)), comm.size());  // [n part]: all ranks' parts
     const std::vector<Tensor> views = views_of(weights_, tensors_of(parameters_));
     for (std::size_t i = 0; i < views.size(); ++i) {
       parameters_[i].second.rebind(views[i]);
     }
-    shard_ = weights_.narrow(comm.rank() * part(), part()).clone().set_requires_grad(true);  // [part]: this rank's
+    const std::int64_t part = weights_.numel() / comm.size();
+    shard_ = weights_.narrow(comm.rank() * part, part).clone().set_requires_grad(true);  // [part]: this rank's
     free();
   }
   NamedTensors shards() override { return {{"shard", shard_}}; }
@@ -45,7 +45,8 @@ class ByHand final : public ShardedReplica {
     gather();
     stagecoach::backward(loss, Tensor::full({}, 1.0 / static_cast<double>(samples), loss.dtype(), loss.device()));
     free();
-    const Tensor whole = padded(flattened(gradients_of(parameters_)));  // [n part]: of this rank's samples
+    const Tensor whole =
+        padded(flattened(gradients_of(parameters_)), comm_.size());  // [n part]: of this rank's samples
     for (auto& [name, parameter] : parameters_) {
       parameter.zero_grad();
     }
@@ -59,14 +60,6 @@ class ByHand final : public ShardedReplica {
     weights_.storage()->take_memory(*whole.storage());
   }
   void free() { weights_.storage()->drop_memory(); }
-  std::int64_t part() const { return weights_.numel() / comm_.size(); }
-  /// Returns `flat` with zeros at the end, so that all ranks have equally long parts.
-  Tensor padded(const Tensor& flat) const {
-    Tensor all =
-        Tensor::zeros({(flat.numel() + comm_.size() - 1) / comm_.size() * comm_.size()}, flat.dtype(), flat.device());
-    all.narrow(0, flat.numel()).copy_from(flat);
-    return all;
-  }
 
   Sequential& model_;
   Communicator& comm_;
@@ -75,23 +68,20 @@ class ByHand final : public ShardedReplica {
   Tensor shard_;
 };
 
-/// This rank's side of the model: by hand, or with the choices of --shard, --reshard-after-forward, --prefetch and
-/// more.
+/// Returns this rank's side of the model: by hand, or with the choices of --shard, --prefetch and more.
 std::unique_ptr<ShardedReplica> make_replica(const Settings& settings, Sequential& model, Communicator& comm) {
   return settings.data_parallel.by_hand ? std::make_unique<ByHand>(model, comm, settings.training.seed)
                                         : make_replica_of_units(settings, model, comm);
 }
 
 void train_rank(const Settings& settings, const TrainTest& data, Rank& rank) {
-  const auto model = make_model_of(settings.training, data.train);  // has no memory: no rank ever holds all of it
-  if (settings.data_parallel.sync_batch_norm) {
-    synchronise_batch_norm(*model, rank.comm);
-  }
+  Run run = make_run(settings, rank.comm, {.splits_losses = true});      // prints, measures, saves
+  const auto model = make_blank_model(settings, data.train, rank.comm);  // has no memory: no rank ever holds all of it
   const auto replica = make_replica(settings, *model, rank.comm);
   const auto optimizer = make_optimizer(settings.training, replica->shards());
-  replica->clip_norms_of(*optimizer);                        // of --clip-norm: the norm of all ranks' gradients
-  Run run = make_run(settings, rank.comm, replica->role());  // prints, measures, saves
-  run.set_up_checkpoints(data, *model, *optimizer);          // --resume: loads both; each epoch saves both
+  replica->clip_norms_of(*optimizer);  // of --clip-norm: the norm of all ranks' gradients
+  run.set_role(replica->role());
+  run.set_up_checkpoints(data, *model, *optimizer);  // --resume: loads both; each epoch saves both
   MicroBatchLoader train_loader = loader_of(settings, data.train, LoaderFor::training, rank);
   MicroBatchLoader test_loader = loader_of(settings, data.test, LoaderFor::testing, rank);
   for (Epoch& epoch : run.epochs()) {

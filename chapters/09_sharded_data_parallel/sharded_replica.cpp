@@ -8,6 +8,7 @@
 #include "core/base/throw_if.h"
 #include "core/ops.h"
 #include "nn/batch_position.h"
+#include "parallel/data_parallel/sync_batch_norm.h"
 #include "parallel/wrappers/sharded_data_parallel.h"
 
 namespace stagecoach {
@@ -81,6 +82,14 @@ void ShardedReplica::print_sample(const Settings& settings, Module& model, const
   model.train(true);
 }
 
+std::shared_ptr<Sequential> make_blank_model(const Settings& settings, const Dataset& data, Communicator& comm) {
+  auto model = make_model_of(settings.training, data);
+  if (settings.data_parallel.sync_batch_norm) {
+    synchronise_batch_norm(*model, comm);
+  }
+  return model;
+}
+
 std::unique_ptr<ShardedReplica> make_replica_of_units(const Settings& settings, const Sequential& model,
                                                       Communicator& comm) {
   auto units = std::make_unique<Units>(model, comm, sharded_settings(settings));
@@ -103,7 +112,7 @@ MicroBatchLoader loader_of(const Settings& settings, const Dataset& data, Loader
 void require_trainable(const Settings& settings, const Dataset& data) {
   const RunSettings& run = settings.run;
   const TrainingSettings& training = settings.training;
-  const std::int64_t rest = data.size() % training.batch_size;
+  const std::int64_t rest = run.explain ? 0 : data.size() % training.batch_size;  // it plans a whole batch
   const std::int64_t least = rest == 0 ? std::min(training.batch_size, data.size()) : rest;
   const std::int64_t parts = settings.world.ranks * training.microbatches;
   const bool by_hand = settings.data_parallel.by_hand;

@@ -41,6 +41,9 @@ class ShardedReplica {
   void print_sample(const Settings& settings, Module& model, const Rank& rank);
 };
 
+/// Returns the model, whose layers have no memory yet, with the batch norm of --sync-batch-norm.
+std::shared_ptr<Sequential> make_blank_model(const Settings& settings, const Dataset& data, Communicator& comm);
+
 /// Returns the library's form, with the weights of --weights, if given.
 std::unique_ptr<ShardedReplica> make_replica_of_units(const Settings& settings, const Sequential& model,
                                                       Communicator& comm);

@@ -218,12 +218,13 @@ void require_fitting_data(const Settings& s) {
             training.augment ? "augment" : "image-size");
 }
 
-/// Throws UsageError for a flag that would change nothing.
+/// Throws UsageError for a flag that would change nothing, and does not say what would be done anyway.
 void require_effect(const Settings& s, const Chapter& chapter) {
   for (const auto& [are_idle, names, why] : idle_flags(s, chapter)) {
     for (const std::string_view name : split_text(names, ' ')) {
       const FlagValue& value = flag_named(name).value;
-      refuse_if(are_idle && value.text(s) != value.text(Settings{}), "--{}: {}", name, why);
+      const bool says_more = value.text(s) != value.text(Settings{}) && value.text(s) != value.text(chapter.defaults);
+      refuse_if(are_idle && says_more, "--{}: {}", name, why);
     }
   }
 }

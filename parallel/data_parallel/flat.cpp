@@ -33,6 +33,13 @@ std::vector<Tensor> views_of(const Tensor& flat, const std::vector<Tensor>& like
   return views;
 }
 
+Tensor padded(const Tensor& flat, int parts) {
+  const std::int64_t part = (flat.numel() + parts - 1) / parts;
+  Tensor all = Tensor::zeros({parts * part}, flat.dtype(), flat.device());
+  all.narrow(0, flat.numel()).copy_from(flat);
+  return all;
+}
+
 void unflatten_into(const Tensor& flat, const std::vector<Tensor>& tensors) {
   const NoGrad no_grad;
   const std::vector<Tensor> views = views_of(flat, tensors);

@@ -18,6 +18,9 @@ Tensor flattened(const std::vector<Tensor>& tensors);
 /// Returns views of `flat` with the shapes of `like`, in order.
 std::vector<Tensor> views_of(const Tensor& flat, const std::vector<Tensor>& like);
 
+/// Returns a copy of `flat` [n], with zeros at the end so that it can be cut into `parts` of equal length.
+Tensor padded(const Tensor& flat, int parts);
+
 /// Copies the elements of `flat`, which may be on another device, into `tensors`.
 void unflatten_into(const Tensor& flat, const std::vector<Tensor>& tensors);
 

@@ -87,6 +87,11 @@ Run::Run(const RunOptions& options, Communicator& comm, const RankRole& role, co
   print_notes(options.notes);
 }
 
+void Run::set_role(const RankRole& role) {
+  role_ = role;
+  owner_of_layers_ = role.replica_of.value_or(comm_.rank());
+}
+
 void Run::print_notes(const std::vector<std::string>& notes) const {
   for (const std::string& note : notes) {
     if (prints()) {

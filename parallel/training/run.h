@@ -52,6 +52,8 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
+  /// Replaces the role, where it is known only when the model is built: before set_up_checkpoints().
+  void set_role(const RankRole& role);
   /// Prints `notes` about the run, one per line.
   void print_notes(const std::vector<std::string>& notes) const;
   /// To continue a run, loads its newest checkpoint into the rank's model and optimizer. From then on epochs() saves
