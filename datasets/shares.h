@@ -30,21 +30,25 @@ inline Share share_of(std::int64_t total, std::int64_t part, std::int64_t parts)
 }
 
 /// Returns the sizes of `count` micro-batches of `total` images. With fewer than `count` images, each image is a
-/// micro-batch; with no images there is one empty micro-batch.
-inline std::vector<std::int64_t> micro_batch_sizes(std::int64_t total, std::int64_t count) {
-  const std::int64_t parts = std::clamp<std::int64_t>(total, 1, count);
+/// micro-batch; with no images there is one empty micro-batch. With `groups`, which must divide `count`, the images are
+/// first divided into as many shares, as over ranks, and each of these into its micro-batches.
+inline std::vector<std::int64_t> micro_batch_sizes(std::int64_t total, std::int64_t count, std::int64_t groups = 1) {
   std::vector<std::int64_t> sizes;
-  for (std::int64_t i = 0; i < parts; ++i) {
-    sizes.push_back(share_of(total, i, parts).count);
+  for (std::int64_t group = 0; group < std::clamp<std::int64_t>(total, 1, groups); ++group) {
+    const std::int64_t images = share_of(total, group, groups).count;
+    const std::int64_t parts = std::clamp<std::int64_t>(images, 1, count / groups);
+    for (std::int64_t i = 0; i < parts; ++i) {
+      sizes.push_back(share_of(images, i, parts).count);
+    }
   }
   return sizes;
 }
 
 /// Splits `batch` [N, …] into micro-batches with the sizes of micro_batch_sizes, without a copy.
-inline std::vector<Tensor> micro_batches(const Tensor& batch, std::int64_t count) {
+inline std::vector<Tensor> micro_batches(const Tensor& batch, std::int64_t count, std::int64_t groups = 1) {
   std::vector<Tensor> parts;
   std::int64_t start = 0;
-  for (const std::int64_t size : micro_batch_sizes(batch.size(0), count)) {
+  for (const std::int64_t size : micro_batch_sizes(batch.size(0), count, groups)) {
     parts.push_back(batch.narrow(start, size));
     start += size;
   }

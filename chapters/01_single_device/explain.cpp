@@ -65,7 +65,7 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
   const auto optimizer = make_optimizer(training, model->named_parameters());
   const LossFunction summed_loss = loss_of(training);
   const std::int64_t images = std::min(training.batch_size, data.size());
-  const std::vector<std::int64_t> sizes = micro_batch_sizes(images, training.microbatches);
+  const std::vector<std::int64_t> sizes = micro_batch_sizes(images, training.microbatches, training.sum_groups);
   const auto count = std::ssize(sizes);
 
   // Stage 0, the only one, runs the forward and backward of one micro-batch after the other: 0F0,0B0,0F1,0B1
@@ -101,8 +101,8 @@ void explain(const Settings& settings, const Dataset& data, const SingleDeviceSt
     const auto clock = make_clock(ClockKind::modelled, kPlan, {}, on);
     EpochSums sums(kPlan);
     const double begin = clock->now();
-    train_step(blank_inputs(training, images, kPlan), blank_targets(training, images, kPlan), training.microbatches,
-               *model, summed_loss, *optimizer, sums);
+    train_step(blank_inputs(training, images, kPlan), blank_targets(training, images, kPlan), training, *model,
+               summed_loss, *optimizer, sums);
     seconds = clock->now() - begin;
     held = allocator(kPlan).stats().peak_bytes;
     fmt::print("\nA step takes {:.3f} ms on {}: {:.0f} img/s, with {:.3f} MiB at most\n", 1e3 * seconds,

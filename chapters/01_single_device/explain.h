@@ -2,7 +2,6 @@
 /// @file
 /// The output of --explain: one training step as a schedule, and what autograd keeps for its backward.
 
-#include <cstdint>
 #include <functional>
 
 #include "chapters/common/settings.h"
@@ -16,7 +15,7 @@ namespace stagecoach {
 
 /// main.cpp's training step.
 using SingleDeviceStep =
-    std::function<void(const Tensor& images, const Tensor& labels, std::int64_t microbatch_count, Module& model,
+    std::function<void(const Tensor& images, const Tensor& labels, const TrainingSettings& training, Module& model,
                        const LossFunction& summed_loss, Optimizer& optimizer, EpochSums& sums)>;
 
 /// Prints the graph of a micro-batch's forward and, by the modelled clock, what a step takes. Nothing is trained or

@@ -6,6 +6,7 @@
 /// lowers the loss). Every later chapter spreads these three over devices; this chapter is the baseline.
 
 #include "chapters/01_single_device/explain.h"
+#include "chapters/01_single_device/grouped_gradients.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
@@ -26,11 +27,12 @@ namespace {
 ///
 /// Nothing here waits for the device: `sums` and the optimizer's count of steps are tensors on it, and nothing reads
 /// them here. So a GPU can record the whole step and replay it (Replay, below).
-void train_step(const Tensor& images, const Tensor& labels, std::int64_t microbatch_count, Module& model,
+void train_step(const Tensor& images, const Tensor& labels, const TrainingSettings& training, Module& model,
                 const LossFunction& summed_loss, Optimizer& optimizer, EpochSums& sums) {
   const double share = 1.0 / static_cast<double>(images.size(0));  // the weight of one image in the batch's mean loss
-  const std::vector<Tensor> x = micro_batches(images, microbatch_count);
-  const std::vector<Tensor> y = micro_batches(labels, microbatch_count);
+  const std::vector<Tensor> x = micro_batches(images, training.microbatches, training.sum_groups);
+  const std::vector<Tensor> y = micro_batches(labels, training.microbatches, training.sum_groups);
+  GroupedGradients gradients(optimizer.parameters(), images.size(0), training.sum_groups);  // --sum-groups
   BatchPosition position = BatchScope::current().value_or(BatchPosition{});
   for (std::size_t i = 0; i < x.size(); ++i) {
     const BatchScope scope(position);  // layers that draw random numbers (--dropout) draw them by step and sample
@@ -42,6 +44,7 @@ void train_step(const Tensor& images, const Tensor& labels, std::int64_t microba
     // 2. Backward, starting from 1 / N: the loss is summed over the micro-batch and divided by the size of the whole
     // batch, so that every image counts equally even if the last micro-batch is smaller.
     backward(loss, Tensor::full({}, share, loss.dtype(), loss.device()));
+    gradients.add(x[i].size(0));
 
     sums.add(loss, logits, y[i]);  // on the device: the loss, and how many predictions are correct
   }
@@ -91,8 +94,7 @@ void train(const Settings& settings) {
       // fixed memory: run() copies each batch into the recorded inputs, train_sums() returns the same tensors in all
       // epochs, and a smaller last batch gets a recording of its own.
       replay.run({batch.inputs, batch.targets}, [&](std::span<const Tensor> inputs) {
-        train_step(inputs[0], inputs[1], settings.training.microbatches, *model, summed_loss, *optimizer,
-                   epoch.train_sums());
+        train_step(inputs[0], inputs[1], settings.training, *model, summed_loss, *optimizer, epoch.train_sums());
       });
     }
     evaluate(*model, settings.training.microbatches, epoch, test_loader);

@@ -45,8 +45,7 @@ class ByHand final : public ShardedReplica {
     gather();
     stagecoach::backward(loss, Tensor::full({}, 1.0 / static_cast<double>(samples), loss.dtype(), loss.device()));
     free();
-    const Tensor whole =
-        padded(flattened(gradients_of(parameters_)), comm_.size());  // [n part]: of this rank's samples
+    const Tensor whole = padded(flattened(gradients_of(parameters_)), comm_.size());  // [n part]: of its samples
     for (auto& [name, parameter] : parameters_) {
       parameter.zero_grad();
     }

@@ -398,6 +398,11 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
             "--microbatches {0}: a batch of {1} images has at most {1} micro-batches; use {1} or fewer, or a larger "
             "--batch-size",
             training.microbatches, training.batch_size);
+  refuse_if(
+      training.microbatches % training.sum_groups != 0,
+      "--sum-groups {}: expected groups of equally many micro-batches, got {} micro-batches; give --microbatches {}",
+      training.sum_groups, training.microbatches,
+      (training.microbatches / training.sum_groups + 1) * training.sum_groups);
   refuse_if(training.optimizer != OptimizerKind::sgd && training.momentum != 0,
             "--momentum {}: --optimizer {} has no momentum setting; leave out --momentum", training.momentum,
             name_of(training.optimizer));

@@ -88,6 +88,8 @@ std::vector<Flag> optimization() {
        "Images, or sequences, per optimizer step"},
       {"microbatches", whole(&Training::microbatches, 1, 1 << 16), Scope::batch_parts, in(1, 3, 4, 5, 6, 7, 8, 9),
        "Micro-batches per batch; their gradients are added"},
+      {"sum-groups", whole(&Training::sum_groups, 1, 1 << 16), Scope::training, in(1),
+       "Add up the gradients of the micro-batches in this many groups, and then the groups' sums, as as many ranks do"},
       {"optimizer", word(&Training::optimizer), Scope::training, kAll, "Optimizer"},
       {"lr", real(&Training::lr, kMinRate, kMaxRate, kOrZero), Scope::training, kAll,
        "Learning rate (0: 0.001 for adam and adamw, 0.01 for sgd and adagrad)"},

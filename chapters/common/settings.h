@@ -48,6 +48,7 @@ struct TrainingSettings {
   std::int64_t epochs = 10;
   std::int64_t batch_size = 64;
   std::int64_t microbatches = 1;
+  std::int64_t sum_groups = 1;  ///< of micro-batches, whose gradients are added up by themselves first
   OptimizerKind optimizer = OptimizerKind::sgd;
   double lr = 0;         ///< 0: 0.001 for adam and adamw, 0.01 for the others
   double momentum = -1;  ///< -1: 0.9 for sgd, 0 for the others

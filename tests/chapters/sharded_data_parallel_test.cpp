@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "core/base/parse_json.h"
@@ -82,6 +83,9 @@ TEST_F(ShardedRuns, OfSeveralCopiesGoOnToo) {
   make_ragged_data();
   const Flags flags{"--optimizer", "adam", "--mesh", "dp=2,shard=2", "--clip-norm", "0.5"};
   ASSERT_EQ(train(kCh09, "whole", flags, "2").exit_code, 0);
+  const Flags one_device{"--optimizer", "adam", "--clip-norm", "0.5", "--microbatches", "4", "--sum-groups", "2"};
+  ASSERT_EQ(train(kCh01, "one", one_device, "2").exit_code, 0);
+  expect_same_weights("whole", "one");
   ASSERT_EQ(train(kCh09, "part", flags, "1").exit_code, 0);
   const Outcome more = run(kCh09, {"--resume", "part", "--epochs", "2", "--shard", "gradients"});
   ASSERT_EQ(more.exit_code, 0) << more.err;
