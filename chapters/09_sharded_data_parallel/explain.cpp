@@ -24,7 +24,7 @@ namespace {
 struct RankStep {
   double seconds = 0;
   double waited = 0;
-  double peak_bytes = 0;  ///< of its tensors, since the program began
+  double peak_bytes = 0;  ///< of its tensors, also while the model was made
   double shard_bytes = 0;
   std::map<int, double> sent;  ///< bytes, by receiver
 };
@@ -39,11 +39,14 @@ MicroBatches blank_batch(const Settings& settings, std::int64_t images, const Ra
 }
 
 RankStep third_step(const Settings& settings, const Dataset& data, const MakeReplica& make, Rank& rank) {
+  const MicroBatches batch = blank_batch(settings, std::min(settings.training.batch_size, data.size()), rank);
+  Allocator& memory = allocator(rank.device);
+  const std::size_t held_before = memory.stats().current_bytes;  // a batch is in the host's memory
+  memory.reset_peak();
   const auto model = make_blank_model(settings, data, rank.comm);
   const auto replica = make(settings, *model, rank.comm);
   const auto optimizer = make_optimizer(settings.training, replica->shards());
   replica->clip_norms_of(*optimizer);
-  const MicroBatches batch = blank_batch(settings, std::min(settings.training.batch_size, data.size()), rank);
   EpochSums sums(rank.device);
   RankStep step;
   for (int i = 0; i < 3; ++i) {  // in the first step the weights are not cut yet
@@ -63,7 +66,7 @@ RankStep third_step(const Settings& settings, const Dataset& data, const MakeRep
   for (const auto& [name, shard] : replica->shards()) {
     step.shard_bytes += static_cast<double>(shard.bytes());
   }
-  step.peak_bytes = static_cast<double>(allocator(rank.device).stats().peak_bytes);
+  step.peak_bytes = static_cast<double>(memory.stats().peak_bytes - held_before);
   return step;
 }
 

@@ -41,7 +41,12 @@ TEST_F(ModelledPlan, AStepTakesWhatExplainSays) {
       {kCh08, {"--mesh", "tp=2", "--overlap", "--link", "20us,1GB/s"}},
       {kCh08, {"--mesh", "dp=2,pp=2,tp=2", "--rank-order", "pp-tp-dp", "--microbatches", "2", "--link", "nvlink4"}},
       {kCh08, {"--mesh", "pp=2,tp=2", "--schedule", "zb-h1", "--rank-order", "pp-tp-dp", "--sequence-parallel"}},
-      {kCh08, {"--mesh", "pp=2,tp=2", "--schedule", "zbv", "--rank-order", "pp-tp-dp", "--overlap", "--recompute"}}};
+      {kCh08, {"--mesh", "pp=2,tp=2", "--schedule", "zbv", "--rank-order", "pp-tp-dp", "--overlap", "--recompute"}},
+      {kCh09, {"--ranks", "2", "--shard", "optimizer", "--optimizer", "adam", "--clip-norm", "0.5", "--link", "pcie4"}},
+      {kCh09, {"--ranks", "4", "--shard", "gradients", "--microbatches", "2", "--link", "nvlink4"}},
+      {kCh09, {"--mesh", "dp=2,shard=2", "--clip-norm", "0.1", "--link", "20us,1GB/s"}},
+      {kCh09, {"--ranks", "3", "--model", "vit", "--prefetch", "2", "--link", "pcie4"}},
+      {kCh09, {"--ranks", "2", "--no-reshard-after-forward", "--microbatches", "2", "--accumulation", "sharded"}}};
   for (const std::string images : {"64", "96"}) {
     ASSERT_EQ(run(kMakeData, {"data" + images, "--train", images, "--test", "10"}).exit_code, 0);
   }

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <regex>
 
-#include "core/base/parse_json.h"
-#include "core/base/text_file.h"
 #include "tests/chapters/pipelines.h"
 
 namespace stagecoach::test {
@@ -134,34 +132,23 @@ TEST_F(ShardedRuns, BeginWithTheWeightsOfAFile) {
   }
 }
 
-// The plan is the program itself, on tensors without elements.
-TEST_F(ShardedRuns, TakeWhatExplainSays) {
-  make_data(48, 16);
-  const Flags flags{"--data", "data",   "--batch-size", "16",          "--clock", "modelled",    "--device-model",
-                    "laptop", "--link", "pcie4",        "--optimizer", "adam",    "--clip-norm", "0.5"};
-  for (const Flags& more : std::vector<Flags>{{"--ranks", "2", "--shard", "optimizer"},
-                                              {"--ranks", "4", "--shard", "gradients", "--microbatches", "2"},
-                                              {"--mesh", "dp=2,shard=2"},
-                                              {"--ranks", "3", "--model", "vit", "--prefetch", "2"}}) {
-    SCOPED_TRACE(fmt::format("{}", fmt::join(more, " ")));
-    const Outcome plan = run(kCh09, joined(joined(flags, more), {"--explain", "--out", "plan"}));
-    ASSERT_EQ(plan.exit_code, 0) << plan.err;
-    const Outcome trained = run(kCh09, joined(joined(flags, more), {"--epochs", "3", "--out", "run"}));
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
-    const Json planned = parse_json<Json>(read_text(folder() / "plan/prediction.json", ""), "prediction.json", "");
-    const Json last = metrics("run").back();
-    const double step = last.at("seconds").get<double>() / last.at("steps").get<double>();
-    EXPECT_NEAR(planned.at("step_seconds").get<double>(), step, 1e-3 * step);
-    for (std::size_t rank = 0; rank < last.at("peak_bytes").size(); ++rank) {
-      const double peak = last.at("peak_bytes")[rank];
-      EXPECT_NEAR(planned.at("memory_bytes")[rank].get<double>(), peak, 0.05 * peak) << rank;
-    }
-  }
+// A forward of 2,048 tokens in 1.3 ms hides a gather of 0.1 ms, its backward a gather and a reduce-scatter. What
+// remains is the first gather of a step, and the last reduction.
+TEST_F(ShardedRuns, HideWhatTheyPrefetch) {
+  const Flags flags{"--explain", "--clock", "modelled", "--device-model", "h100",    "--model", "vit",
+                    "--depth",   "24",      "--width",  "1024",           "--heads", "16",      "--batch-size",
+                    "256",       "--ranks", "8",        "--link",         "nvlink4"};
+  const auto waited = [&](const std::string& units) {
+    const Outcome plan = run(kCh09, joined(flags, {"--prefetch", units, "--out", "plan"}));
+    EXPECT_EQ(plan.exit_code, 0) << plan.err;
+    const Json step = planned_step("plan");
+    return step["idle"].get<double>() * step["step_seconds"].get<double>();
+  };
+  EXPECT_LE(waited("1"), 0.2 * waited("0"));
 }
 
 TEST_F(ShardedRuns, WriteWhatOneDeviceWrites) {
-  const Flags flags{"--data", "text:shapes", "--smoke", "--sample", "40", "--model",
-                    "gpt",    "--depth",     "1",       "--width",  "32"};
+  const Flags flags{"--smoke", "--model", "gpt", "--depth", "1", "--width", "32", "--sample", "40"};
   const auto sample = [&](const Outcome& outcome) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return outcome.out.substr(std::min(outcome.out.find("Sample of"), outcome.out.size()));

@@ -77,7 +77,11 @@ std::vector<double> sums_of_squares(const ShardedUnit& unit, const std::vector<T
   for (std::size_t i = 0; i < own.size(); ++i) {
     all[static_cast<std::size_t>(own[i])] = squares[i];
   }
-  all = comm.sum_numbers(all);
+  Tensor of_all_ranks = Tensor::from(all, {firsts.back()}, comm.device());
+  comm.all_reduce(of_all_ranks);
+  if (comm.device().type != DeviceType::meta) {  // a plan clips nothing
+    all = of_all_ranks.to_vector<double>();
+  }
   std::vector<double> sums;
   for (std::size_t i = 0; i + 1 < firsts.size(); ++i) {
     const double* block = all.data() + firsts[i];
