@@ -49,6 +49,8 @@ CASES = (
     Case(6, "ch06_ddp", 2, ["--bucket-size", "64KiB", "--compress", "half"]),
     Case(6, "ch06_ddp", 3, ["--mode", "central", "--batch-size", "48"]),
     Case(8, "ch08_tensor_parallel", 4, ["--mesh", "pp=2,tp=2", "--microbatches", "2"]),
+    Case(9, "ch09_sharded_data_parallel", 3, ["--optimizer", "adam", "--batch-size", "48"]),
+    Case(9, "ch09_sharded_data_parallel", 4, ["--mesh", "dp=2,shard=2", "--shard", "gradients", "--clip-norm", "0.5"]),
     Case(7, "ch07_one_controller", 4, ["--microbatches", "4"], processes=False),
     Case(7, "ch07_one_controller", 2, ["--form", "naive", "--split", "6,6", "--optimizer", "adam"], processes=False),
 )
@@ -341,7 +343,7 @@ def main():
     parser.add_argument("--count", type=int, default=200, help="how many runs to end (200)")
     parser.add_argument("--seed", type=int, default=0, help="other seeds choose other moments (0)")
     parser.add_argument("--mpirun", help="also as processes of this program of Open MPI")
-    parser.add_argument("--chapter", type=int, choices=range(1, 8), help="only runs of this one")
+    parser.add_argument("--chapter", type=int, choices=range(1, 10), help="only runs of this one")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     counts = collections.Counter()

@@ -48,6 +48,8 @@ RUNS = [
     ("one controller: remote", "ch07_one_controller", "--form remote --ranks 3 --splits 2"),
     ("tensor parallel", "ch08_tensor_parallel", f"--mesh tp=2 {VIT}"),
     ("tensor parallel: three directions", "ch08_tensor_parallel", f"--mesh dp=2,pp=2,tp=2 --microbatches 2 {VIT}"),
+    ("sharded", "ch09_sharded_data_parallel", f"--ranks 3 --optimizer adam --lr 0.001 {VIT}"),
+    ("sharded: two copies, processes", "mpi 4 ch09_sharded_data_parallel", "--mesh dp=2,shard=2 --shard optimizer"),
 ]
 MPIRUN = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n"]
 

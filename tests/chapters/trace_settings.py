@@ -30,6 +30,7 @@ LEFT_OUT = {"data", "device", "resume", "profile-file", "weights", "weights-exce
 VIT = ["--model", "vit", "--depth", "2", "--width", "16", "--heads", "2"]
 MESHES = {
     "ch06_ddp": ["dp=2,pp=2", "dp=2,pp=3", "dp=3,pp=2", "pp=2"],
+    "ch09_sharded_data_parallel": ["dp=2,shard=2", "shard=3", "dp=3,shard=1"],
     "ch08_tensor_parallel": ["tp=2", "tp=2,pp=2", "dp=2,pp=2", "dp=2,tp=2", "dp=2,tp=2,pp=2"],
 }
 RANK_ORDERS = ["tp-dp-pp", "tp-pp-dp", "dp-pp-tp", "dp-tp-pp", "pp-dp-tp", "pp-tp-dp"]

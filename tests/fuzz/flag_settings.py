@@ -128,6 +128,16 @@ PROGRAMS["ch08_tensor_parallel"] = {
     "schedule": ["1f1b", "gpipe", "zb-h1", "naive", "good.csv"],
     "bucket-size": ["4KiB", "0"],
 }
+PROGRAMS["ch09_sharded_data_parallel"] = {
+    **COMMON, **MICROBATCHES,
+    **{flag: RANKS[flag] for flag in ("ranks", "clock", "link", "transport", "timeout")},
+    "mesh": ["dp=2,shard=2", "shard=3", "dp=2", "dp=1,shard=1", "pp=2", "shard=129", "dp=2147483647,shard=2", "shard=0"],
+    "shard": ["optimizer", "gradients", "parameters"],
+    "prefetch": ["0", "1", "3", "65536", "65537"],
+    "unit-layers": ["6,6", "3,9", "4,4,4", "12", "13", "0,12", "6,", "2147483647,2147483647,14"],
+    "accumulation": ["whole", "sharded"],
+    "reshard-after-forward": None, "no-reshard-after-forward": None, "by-hand": None, "sync-batch-norm": None,
+}
 GENERATED = {"train": ["10", "40", "1000001"], "test": ["10", "20", "1000001"], "seed": COMMON["seed"]}
 COMPARED = ["run", "run/metrics.jsonl", "log.txt", "nowhere", "tiny", "huge_profile.json", "run/../run", ""]
 ALL_FLAGS = sorted({flag for flags in PROGRAMS.values() for flag in flags})
@@ -193,7 +203,7 @@ class Workshop:
 
     def flag_case(self, choice):
         """A random command line. `choice` is the case's own random.Random."""
-        program = choice.choices([*PROGRAMS, "make_generated_data", "compare"], [4, 3, 4, 5, 5, 5, 4, 4, 1, 2])[0]
+        program = choice.choices([*PROGRAMS, "make_generated_data", "compare"], [4, 3, 4, 5, 5, 5, 4, 4, 4, 1, 2])[0]
         if program == "compare":
             command = [program, *choice.choices(COMPARED, k=choice.randint(0, 3))]
             for flag, values in {"baseline": COMPARED, "svg": ["a.svg", "nowhere/a.svg", ""]}.items():
