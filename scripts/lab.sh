@@ -92,7 +92,7 @@ hint() {
     /^<\/details>/ { shown = 0 }
     shown' "$folder/hints.md")
   if [[ -z $text ]]; then
-    echo "lab.sh: lab $1 has no such hint: expected a level from 1 to 3 and, in labs with parts, part 1 or 2; got ${*:2}" >&2
+    echo "lab.sh: lab $1 has no such hint: expected a level from 1 to 3 and, in labs with parts, the number of one; got ${*:2}" >&2
     exit 2
   fi
   echo "$text"

@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// What both parts of the grader of lab 8 use: ranks whose calls are recorded, and numbers that are compared exactly.
+/// What both parts of the grader of lab 8 use: ranks whose calls are recorded, and whole numbers.
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "tests/labs/compared_values.h"
 #include "tests/labs/lab8.h"
 #include "tests/labs/watched_collectives.h"
 
@@ -25,17 +25,6 @@ void on_ranks(int ranks, Collectives& collectives, const std::function<void(Comm
 
 /// Returns whole numbers from -2 to 2: sums and products of them are not rounded.
 Tensor whole_numbers(const Shape& shape, const std::string& name, Device device = {});
-
-using Values = std::vector<float>;
-/// Returns factor * values.
-Values scaled(Values values, float factor);
-
-/// What other values would mean: "the sum divided by the number of ranks".
-using Mistakes = std::vector<std::pair<Values, std::string>>;
-
-/// Throws Failed unless `got` is `expected`, exactly. Says which mistake it is, or the first number that differs.
-void require_equal(const Values& expected, const Tensor& got, const std::string& what, const std::string& look_at,
-                   const Mistakes& mistakes = {});
 
 /// What the calls of a rank are stamped with.
 enum class Pass { forward, backward };

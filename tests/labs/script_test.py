@@ -25,7 +25,7 @@ class Script(unittest.TestCase):
                 self.assertTrue((PROJECT / name).is_file(), name)
 
     def test_refusals_are_usage_errors(self):
-        for arguments in ([], ["start"], ["start", "9"], ["check"], ["check", "x"], ["hint", "1"], ["hint", "1", "4"], ["hint", "4", "1", "3"], ["draw"], ["grade"], ["new-class", "x"], ["new-class", "-1"], ["run", "1"]):
+        for arguments in ([], ["start"], ["start", "0"], ["check"], ["check", "x"], ["hint", "1"], ["hint", "1", "4"], ["hint", "4", "1", "3"], ["draw"], ["grade"], ["new-class", "x"], ["new-class", "-1"], ["run", "1"]):
             said = lab(*arguments)
             self.assertEqual((said.returncode, said.stdout), (2, ""), arguments)
             self.assertTrue(said.stderr)

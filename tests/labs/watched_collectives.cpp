@@ -11,8 +11,6 @@
 namespace stagecoach::labs {
 namespace {
 
-constexpr const char* kAllReduce = "all_reduce";
-
 /// Records each call, then makes it.
 class RecordedCommunicator final : public PassingCommunicator {
  public:
@@ -28,7 +26,7 @@ class RecordedCommunicator final : public PassingCommunicator {
     PassingCommunicator::send_number(number, to, tag);
   }
   void all_reduce(Tensor& tensor) override {
-    collectives_.call(rank(), kAllReduce, tensor.numel());
+    collectives_.call(rank(), "all_reduce", tensor.numel());
     PassingCommunicator::all_reduce(tensor);
   }
   void reduce(Tensor& tensor, int root) override {
@@ -60,19 +58,17 @@ class RecordedCommunicator final : public PassingCommunicator {
   Collectives& collectives_;
 };
 
-std::size_t all_reduces_in(const std::vector<CommunicatorCall>& calls) {
-  return static_cast<std::size_t>(
-      std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call.operation == kAllReduce; }));
+/// Collectives are calls that all ranks make together; messages are not.
+bool is_collective(const CommunicatorCall& call) { return !call.operation.starts_with("send"); }
+
+std::size_t collectives_in(const std::vector<CommunicatorCall>& calls) {
+  return static_cast<std::size_t>(std::count_if(calls.begin(), calls.end(), is_collective));
 }
 
-/// Returns the count of numbers of all-reduce `which`, from 0.
-std::int64_t count_of(const std::vector<CommunicatorCall>& calls, std::size_t which) {
-  for (const CommunicatorCall& call : calls) {
-    if (call.operation == kAllReduce && which-- == 0) {
-      return call.count;
-    }
-  }
-  return -1;
+/// Returns collective `which`, from 0, of at least as many.
+CommunicatorCall collective_of(const std::vector<CommunicatorCall>& calls, std::size_t which) {
+  return *std::find_if(calls.begin(), calls.end(),
+                       [&](const CommunicatorCall& call) { return is_collective(call) && which-- == 0; });
 }
 
 }  // namespace
@@ -81,23 +77,24 @@ void Collectives::call(int rank, const std::string& operation, std::int64_t coun
   std::unique_lock lock(mutex_);
   auto& mine = calls_[static_cast<std::size_t>(rank)];
   mine.push_back({operation, count, stamps_[static_cast<std::size_t>(rank)]});
-  if (operation != kAllReduce) {
+  const CommunicatorCall call = mine.back();
+  if (!is_collective(call)) {
     return;
   }
-  const std::size_t number = all_reduces_in(mine) - 1;
+  const std::size_t number = collectives_in(mine) - 1;
   changed_.notify_all();
   for (std::size_t other = 0; other < calls_.size(); ++other) {
-    changed_.wait(lock, [&] { return all_reduces_in(calls_[other]) > number || ended_[other]; });
-    if (all_reduces_in(calls_[other]) <= number) {
-      throw Failed(fmt::format("rank {} to sum {} with rank {}", other, texts_.name(count), rank),
-                   fmt::format("rank {} ends after {} all-reduces, and rank {} waits forever", other, number, rank),
+    changed_.wait(lock, [&] { return collectives_in(calls_[other]) > number || ended_[other]; });
+    if (collectives_in(calls_[other]) <= number) {
+      throw Failed(fmt::format("rank {} to call {} with rank {}", other, text_of(call), rank),
+                   fmt::format("rank {} ends after {} collectives, and rank {} waits forever", other, number, rank),
                    texts_.how_many, drawn_locked());
     }
-    if (const std::int64_t theirs = count_of(calls_[other], number); theirs != count) {
-      throw Failed(
-          fmt::format("all ranks to sum the same in all-reduce {}", number),
-          fmt::format("rank {} sums {}, rank {} sums {}", rank, texts_.name(count), other, texts_.name(theirs)),
-          texts_.order, drawn_locked());
+    const CommunicatorCall theirs = collective_of(calls_[other], number);
+    if (theirs.operation != operation || theirs.count != count) {
+      throw Failed(fmt::format("all ranks to make the same call as collective {}", number),
+                   fmt::format("rank {} calls {}, rank {} calls {}", rank, text_of(call), other, text_of(theirs)),
+                   texts_.order, drawn_locked());
     }
   }
 }
@@ -132,12 +129,16 @@ std::string Collectives::drawn() const {
   return drawn_locked();
 }
 
+std::string Collectives::text_of(const CommunicatorCall& call) const {
+  return fmt::format("{}({})", call.operation, texts_.name(call.count));
+}
+
 std::string Collectives::drawn_locked() const {
   std::string text;
   for (std::size_t rank = 0; rank < calls_.size(); ++rank) {
     text += fmt::format("rank {} ", rank);
-    for (const auto& [operation, count, stamp] : calls_[rank]) {
-      text += fmt::format(" {}({})", operation, texts_.name(count));
+    for (const CommunicatorCall& call : calls_[rank]) {
+      text += " " + text_of(call);
     }
     text += "\n";
   }
@@ -145,7 +146,7 @@ std::string Collectives::drawn_locked() const {
 }
 
 void run_watched_collectives(int ranks, Collectives& collectives, const std::function<void(Communicator& comm)>& body) {
-  constexpr double kTimeout = 2;  // seconds, for messages; an all-reduce always gets its answer
+  constexpr double kTimeout = 2;  // seconds, for messages; a collective always gets its answer
   try {
     launch({.ranks = ranks, .timeout = kTimeout}, [&](Rank& rank) {
       try {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Ranks whose all-reduces are recorded and compared while they run.
+/// Ranks whose collectives are recorded and compared while they run.
 
 #include <condition_variable>
 #include <cstdint>
@@ -28,9 +28,9 @@ class Collectives {
  public:
   /// What drawings and failures say.
   struct Texts {
-    std::function<std::string(std::int64_t count)> name;  ///< of what is summed, from its count of numbers: "bucket 1"
-    std::string order;                                    ///< where to read on if ranks sum different numbers
-    std::string how_many;                                 ///< where to read on if a rank sums fewer
+    std::function<std::string(std::int64_t count)> name;  ///< of a call's tensor, by its count of numbers: "bucket 1"
+    std::string order;                                    ///< where to read on if ranks make different calls
+    std::string how_many;                                 ///< where to read on if a rank makes fewer
   };
   Collectives(int ranks, Texts texts)
       : calls_(static_cast<std::size_t>(ranks)),
@@ -38,8 +38,8 @@ class Collectives {
         ended_(calls_.size()),
         texts_(std::move(texts)) {}
 
-  /// Records the call of a rank. For an all-reduce, waits until all ranks have made as many of them. Throws Failed,
-  /// with a drawing, if a rank ends without it, or if the ranks sum different numbers of elements.
+  /// Records the call of a rank. For a collective, waits until all ranks have made as many of them. Throws Failed, with
+  /// a drawing, if a rank ends without it, or makes another call or one with another count.
   void call(int rank, const std::string& operation, std::int64_t count);
   /// Records that a rank calls nothing any more, and why, if it failed. The first failure counts: those of other ranks
   /// follow from it.
@@ -54,6 +54,7 @@ class Collectives {
   std::string drawn() const;
 
  private:
+  std::string text_of(const CommunicatorCall& call) const;
   std::string drawn_locked() const;
 
   mutable std::mutex mutex_;

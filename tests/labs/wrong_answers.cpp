@@ -25,6 +25,7 @@
 #include "tests/labs/wrong/lab6.h"
 #include "tests/labs/wrong/lab7.h"
 #include "tests/labs/wrong/lab8.h"
+#include "tests/labs/wrong/lab9.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -56,6 +57,7 @@ const std::map<int, std::function<std::vector<Row>()>> kLabs{
     {6, [] { return rows_of(lab6::wrong_answers(), lab6::criteria); }},
     {7, [] { return rows_of(lab7::wrong_answers(), lab7::criteria); }},
     {8, [] { return rows_of(lab8::wrong_answers(), lab8::criteria); }},
+    {9, [] { return rows_of(lab9::wrong_answers(), lab9::criteria); }},
 };
 
 /// Returns the points of the criterion that names the mistake; nothing if the lab has no such criterion.
