@@ -37,6 +37,7 @@ ShardedSettings sharded_settings(const Settings& settings) {
           .reshard_after_forward = replicas.reshard_after_forward,
           .prefetch = replicas.prefetch,
           .accumulation = replicas.accumulation,
+          .compress = replicas.compress,
           .copies = mesh_of(settings).data,
           .unit_layers = *replicas.unit_layers,
           .seed = settings.training.seed};

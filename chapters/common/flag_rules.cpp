@@ -134,7 +134,7 @@ std::vector<IdleFlags> idle_flags(const Settings& s, const Chapter& chapter) {
       {!has_buckets, "find-unused compress bucket-size first-bucket-size",
        "only --mode buckets has buckets; leave out the flag, or use that mode"},
       {s.data_parallel.by_hand,
-       "shard reshard-after-forward prefetch unit-layers accumulation microbatches decay clip-norm",
+       "shard reshard-after-forward prefetch unit-layers accumulation compress microbatches decay clip-norm",
        "--by-hand gathers the whole model at once, as one long parameter, for one micro-batch; leave out one of them"},
       {s.data_parallel.shard && s.data_parallel.shard != Sharded::parameters, "reshard-after-forward",
        "only --shard parameters frees weights; leave out one of them"},

@@ -72,8 +72,7 @@ ShardedDataParallel::ShardedDataParallel(const Sequential& model, Communicator& 
   int begin = 0;
   NamedTensors parameters;
   for (const int count : settings_.unit_layers) {
-    units_.push_back(
-        std::make_unique<ShardedUnit>(model.slice(begin, begin + count), settings_.shard, settings_.seed, groups_));
+    units_.push_back(std::make_unique<ShardedUnit>(model.slice(begin, begin + count), settings_, groups_));
     begin += count;
     const NamedTensors& more = units_.back()->parameters();
     parameters.insert(parameters.end(), more.begin(), more.end());

@@ -132,6 +132,16 @@ TEST_F(ShardedRuns, BeginWithTheWeightsOfAFile) {
   }
 }
 
+TEST_F(ShardedRuns, SendHalvesAsChapter6Does) {
+  make_ragged_data();
+  const Flags flags{"--ranks", "3", "--compress", "half"};
+  ASSERT_EQ(train(kCh06, "buckets", flags).exit_code, 0);
+  for (const std::string& shard : kShard) {
+    ASSERT_EQ(train(kCh09, shard, joined(flags, {"--shard", shard})).exit_code, 0);
+    expect_same_weights(shard, "buckets");
+  }
+}
+
 // A forward of 2,048 tokens in 1.3 ms hides a gather of 0.1 ms, its backward a gather and a reduce-scatter. What
 // remains is the first gather of a step, and the last reduction.
 TEST_F(ShardedRuns, HideWhatTheyPrefetch) {

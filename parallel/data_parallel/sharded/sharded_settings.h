@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/data_parallel/compression.h"
+
 namespace stagecoach {
 
 /// What is cut over the ranks, so that each keeps one part of it, its shard. Source: Rajbhandari et al., "ZeRO: memory
@@ -26,6 +28,7 @@ struct ShardedSettings {
   bool reshard_after_forward = true;  ///< with Sharded::parameters: free weights after the forward too
   int prefetch = 1;                   ///< units that are gathered before the computation needs them
   Accumulation accumulation = Accumulation::whole;
+  CompressionKind compress = CompressionKind::none;  ///< of the gradients that are sent
   int copies = 1;                     ///< of the weights: each is cut over as many consecutive ranks (hybrid sharding)
   std::vector<int> unit_layers = {};  ///< layers per unit; empty: each layer with parameters begins a unit
   std::uint64_t seed = 0;             ///< of the weights

@@ -10,14 +10,26 @@
 
 namespace stagecoach {
 
+namespace {
+
+Tensor converted(const Tensor& tensor, DType dtype) {
+  Tensor other = Tensor::empty(tensor.shape(), dtype, tensor.device());
+  kernels(tensor.device()).convert(tensor, other);
+  return other;
+}
+
+}  // namespace
+
 // At the start: the unit is made whole, flattened and cut.
 
-ShardedUnit::ShardedUnit(std::shared_ptr<Sequential> layers, Sharded sharded, std::uint64_t seed,
-                         const ShardGroups& groups)
-    : layers_(std::move(layers)), sharded_(sharded), rank_(groups.shards().rank()) {
+ShardedUnit::ShardedUnit(std::shared_ptr<Sequential> layers, const ShardedSettings& settings, const ShardGroups& groups)
+    : layers_(std::move(layers)),
+      sharded_(settings.shard),
+      compress_(settings.compress),
+      rank_(groups.shards().rank()) {
   const Communicator& comm = groups.shards();
   const NoGrad no_grad;
-  layers_->materialize(seed, comm.device());
+  layers_->materialize(settings.seed, comm.device());
   parameters_ = without_repeats(layers_->named_parameters());
   flatten(comm.size(), comm.device());
   cut_shard();
@@ -207,9 +219,13 @@ void ShardedUnit::start_reduction(CommThread& thread, const ShardGroups& groups)
 
 /// The sums are added in rank order, as one device adds the gradients of the ranks' parts.
 void ShardedUnit::reduce(const ShardGroups& groups) {
-  Tensor sums = groups.shards().reduce_scatter(gradients_);  // [part]
+  const bool in_half = compress_ == CompressionKind::half;
+  Tensor sums = groups.shards().reduce_scatter(in_half ? converted(gradients_, DType::float16) : gradients_);  // [part]
   if (groups.copies() != nullptr) {
     groups.copies()->all_reduce(sums);
+  }
+  if (in_half) {
+    sums = converted(sums, gradients_.dtype());
   }
   if (sharded_ == Sharded::optimizer) {  // the whole gradients stay, with the sums in their place
     sums_ = own_part(gradients_);

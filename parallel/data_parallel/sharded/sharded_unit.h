@@ -31,7 +31,7 @@ class ShardedUnit {
   /// Materializes `layers`, which must have no memory, and keeps this rank's shard of their parameters. Until it
   /// returns, the whole parameters are in memory: once, or twice if they stay. From then on, backwards leave the
   /// gradients to this unit.
-  ShardedUnit(std::shared_ptr<Sequential> layers, Sharded sharded, std::uint64_t seed, const ShardGroups& groups);
+  ShardedUnit(std::shared_ptr<Sequential> layers, const ShardedSettings& settings, const ShardGroups& groups);
   ~ShardedUnit();
   ShardedUnit(const ShardedUnit&) = delete;
   ShardedUnit& operator=(const ShardedUnit&) = delete;
@@ -106,6 +106,7 @@ class ShardedUnit {
 
   std::shared_ptr<Sequential> layers_;
   Sharded sharded_;
+  CompressionKind compress_;
   std::int64_t rank_;
   std::int64_t part_ = 0;  // elements per rank
   NamedTensors parameters_;
