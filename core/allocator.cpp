@@ -247,17 +247,17 @@ class NoMemory final : public MemorySource {
 }  // namespace
 
 /// By their indexes.
-struct MetaMemories {
+struct Allocator::MetaMemories {
   std::mutex mutex;
   std::map<int, std::shared_ptr<Allocator>> all;
 };
 
 namespace {
 
-thread_local std::shared_ptr<MetaMemories> this_threads_memories;
+thread_local std::shared_ptr<Allocator::MetaMemories> this_threads_memories;
 
 const std::shared_ptr<Allocator>& meta_allocator(Device device) {
-  MetaMemories& memories = *meta_memories();
+  Allocator::MetaMemories& memories = *meta_memories();
   const std::lock_guard lock(memories.mutex);
   std::shared_ptr<Allocator>& memory = memories.all[device.index];
   if (memory == nullptr) {
@@ -268,14 +268,14 @@ const std::shared_ptr<Allocator>& meta_allocator(Device device) {
 
 }  // namespace
 
-std::shared_ptr<MetaMemories> meta_memories() {
+std::shared_ptr<Allocator::MetaMemories> meta_memories() {
   if (this_threads_memories == nullptr) {
-    this_threads_memories = std::make_shared<MetaMemories>();
+    this_threads_memories = std::make_shared<Allocator::MetaMemories>();
   }
   return this_threads_memories;
 }
 
-void use_meta_memories(std::shared_ptr<MetaMemories> memories) { this_threads_memories = std::move(memories); }
+void use_meta_memories(std::shared_ptr<Allocator::MetaMemories> memories) { this_threads_memories = std::move(memories); }
 
 Allocator& allocator(Device device) {
   switch (device.type) {

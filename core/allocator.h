@@ -41,6 +41,8 @@ struct MemoryStats {
 /// Thread-safe: a tensor handed to another rank is freed there.
 class Allocator {
  public:
+  struct MetaMemories;
+
   static constexpr std::size_t kAlignment = 64;                   // a cache line, and a 512-bit vector
   static constexpr std::size_t kSegmentBytes = 2 << 20;           // segments are multiples of this
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // a larger request is an overflowed size
@@ -95,11 +97,10 @@ class Allocator {
 
 /// Returns the allocator of `device`. Throws UsageError if the device does not exist.
 Allocator& allocator(Device device);
-/// The memories of the devices `meta` that a thread plans for. Each thread has its own, as it plans by itself, unless
-/// it works for another one and uses that one's.
-struct MetaMemories;
-std::shared_ptr<MetaMemories> meta_memories();
-void use_meta_memories(std::shared_ptr<MetaMemories> memories);
+/// Return and replace the memories of the devices `meta` that this thread plans for. Each thread has its own, as it plans
+/// by itself, unless it works for another one and uses that one's.
+std::shared_ptr<Allocator::MetaMemories> meta_memories();
+void use_meta_memories(std::shared_ptr<Allocator::MetaMemories> memories);
 /// Returns the allocator for new tensors on `device`: the device's own or, while this thread records work that will be
 /// replayed (core/replay.h), the one that belongs to the recording.
 std::shared_ptr<Allocator> allocator_for_tensors(Device device);
