@@ -40,9 +40,12 @@ std::string command_of(const AdviseOptions& options, const Evaluated& plan, cons
   const std::string batch = options.given.find(" --batch-size ") == std::string::npos
                                 ? fmt::format(" --batch-size {}", settings.training.batch_size)
                                 : "";
-  return fmt::format("{}{}{}{}{} --microbatches {}{}{} --clock modelled --device-model {}{}", ranks_of(candidate),
+  const std::string buckets = candidate.mesh.data > 1 && candidate.bucket_size != BucketCaps{}.rest
+                                  ? " --bucket-size " + bucket_text(candidate.bucket_size)
+                                  : "";
+  return fmt::format("{}{}{}{}{} --microbatches {}{}{}{} --clock modelled --device-model {}{}", ranks_of(candidate),
                      where.empty() ? "" : " --data " + where, model, options.given, batch, candidate.microbatches,
-                     pipeline_flags(plan), candidate.recompute ? " --recompute" : "",
+                     pipeline_flags(plan), buckets, candidate.recompute ? " --recompute" : "",
                      settings.world.modelled_device.text(),
                      candidate.mesh.ranks() == 1 ? "" : " --link " + settings.world.link.text());
 }

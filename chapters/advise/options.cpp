@@ -30,6 +30,7 @@ void add_sizes(CLI::App& app, AdviseOptions& options) {
   size("--microbatches", options.microbatches, "Micro-batches per pipeline and step");
   app.add_option("--recompute", options.recompute, "Recompute all stages (true) or none (false)")
       ->group("Fixed instead of searched");
+  add_flag(app, flag_named("bucket-size"), options.settings).group("Fixed instead of searched");
   app.add_option("--schedules", options.schedules, "Only these schedules, such as 1f1b,zbv")
       ->delimiter(',')
       ->check(CLI::IsMember(schedule_names()))
@@ -89,6 +90,9 @@ AdviseOptions advise_options(int argc, const char* const* argv) {
         options.given += fmt::format(" --{}{}", name, text == "true" ? "" : "=" + text);
       }
     }
+  }
+  if (app.count("--bucket-size") > 0) {
+    options.bucket_size = options.settings.data_parallel.bucket_size;
   }
   throw_if<UsageError>(
       options.verify > 0 && !options.profiles.empty(),

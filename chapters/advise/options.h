@@ -26,6 +26,7 @@ struct AdviseOptions {
   std::optional<int> tensor;
   std::optional<int> microbatches;
   std::optional<bool> recompute;
+  std::optional<std::size_t> bucket_size;  ///< bytes
   std::vector<std::string> schedules;
   int count = 10;  ///< of plans to print
   int verify = 0;  ///< of plans to run on the modelled clock

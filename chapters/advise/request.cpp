@@ -90,6 +90,7 @@ AdviceRequest request_of(const AdviseOptions& options) {
   request.tensor = options.tensor;
   request.microbatches = options.microbatches;
   request.recompute = options.recompute;
+  request.bucket_size = options.bucket_size;
   request.schedules = options.schedules;
   if (options.profiles.empty()) {
     request.costs = [&settings](std::int64_t samples, int tensor) { return costs_of_model(settings, samples, tensor); };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "core/base/throw_if.h"
@@ -96,18 +97,24 @@ class Search {
     }
   }
 
-  /// Returns why a candidate with this bound is not among the answers, whatever its time.
-  std::optional<std::string> why_slower(const Candidate& candidate, double bound) const {
-    const auto text = [bound](const Evaluated& other) {
-      return fmt::format("takes at least {:.3f} ms, {} takes {:.3f} ms", 1e3 * bound, to_string(other.candidate),
-                         1e3 * other.seconds);
-    };
-    for (std::size_t i = 0; i < advice_.best.size() && advice_.best[i].seconds < bound; ++i) {
+  /// Returns the plan that a candidate must beat to be among the answers; nullptr if it is in any case.
+  const Evaluated* rival(const Candidate& candidate) const {
+    for (std::size_t i = 0; i < advice_.best.size(); ++i) {
       if (i + 1 == kept_ || are_alike(advice_.best[i].candidate, candidate)) {
-        return text(advice_.best[i]);
+        return &advice_.best[i];
       }
     }
-    return std::nullopt;
+    return nullptr;
+  }
+
+  /// Returns why a candidate with this bound is not among the answers, whatever its time.
+  std::optional<std::string> why_slower(const Candidate& candidate, double bound) const {
+    const Evaluated* const other = rival(candidate);
+    if (other == nullptr || other->seconds >= bound) {
+      return std::nullopt;
+    }
+    return fmt::format("takes at least {:.3f} ms, {} takes {:.3f} ms", 1e3 * bound, to_string(other->candidate),
+                       1e3 * other->seconds);
   }
 
   /// Improves the splits of the best plans and of some after them, which then may overtake.
@@ -130,7 +137,8 @@ class Search {
                     fmt::format("rank {} needs {}, the limit is {}", &evaluated.worst() - evaluated.memory.data(),
                                 bytes_text(needed), bytes_text(request_.memory_limit)));
     }
-    evaluator_.add_times(evaluated);
+    const Evaluated* const other = prune_ == Prune::yes ? rival(candidate) : nullptr;
+    evaluator_.add_times(evaluated, other == nullptr ? std::numeric_limits<double>::infinity() : other->seconds);
     ++advice_.simulated;
     keep(std::move(evaluated));
   }

@@ -85,7 +85,8 @@ void add_candidates(const AdviceRequest& request, const MeshSizes& mesh, std::ve
                            .microbatches = static_cast<int>(microbatches),
                            .chunks = chunks,
                            .recompute = recompute,
-                           .balanced = balanced});
+                           .balanced = balanced,
+                           .bucket_size = request.bucket_size.value_or(BucketCaps{}.rest)});
           }
         }
       }
@@ -95,6 +96,11 @@ void add_candidates(const AdviceRequest& request, const MeshSizes& mesh, std::ve
 
 }  // namespace
 
+std::string bucket_text(std::size_t bytes) {
+  constexpr std::size_t kMebi = std::size_t{1} << 20;
+  return bytes % kMebi == 0 ? fmt::format("{}MiB", bytes / kMebi) : std::to_string(bytes);
+}
+
 std::string to_string(const Candidate& candidate) {
   const auto& [data, pipeline, tensor, shards] = candidate.mesh;
   std::string text = pipeline > 1 ? candidate.schedule : data * tensor == 1 ? "one device" : "";
@@ -103,6 +109,9 @@ std::string to_string(const Candidate& candidate) {
   }
   text += fmt::format(", {}", counted(candidate.microbatches, "micro-batch"));
   text += candidate.chunks > 2 ? fmt::format(", {} chunks", candidate.chunks) : "";
+  text += data > 1 && candidate.bucket_size != BucketCaps{}.rest
+              ? fmt::format(", {} buckets", bucket_text(candidate.bucket_size))
+              : "";
   return text + (candidate.recompute ? ", recompute" : "");
 }
 

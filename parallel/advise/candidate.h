@@ -26,10 +26,14 @@ struct Candidate {
   int chunks = 1;        ///< stages per rank
   bool recompute = false;
   Balanced balanced = Balanced::time;
+  std::size_t bucket_size = BucketCaps{}.rest;  ///< bytes of gradients that data-parallel ranks reduce together
 
   /// Returns whether each rank holds the entire model and reduces gradients during the last backward, in buckets.
   bool is_data_parallel() const { return mesh.pipeline == 1 && mesh.tensor == 1 && !recompute; }
 };
+
+/// Returns "200MiB", as the flag --bucket-size takes it.
+std::string bucket_text(std::size_t bytes);
 
 /// Returns "zbv dp=2 pp=4, 16 micro-batches, recompute": what distinguishes the candidate from others.
 std::string to_string(const Candidate& candidate);
@@ -45,14 +49,14 @@ struct AdviceRequest {
   /// Returns the costs for micro-batches of `samples` on one of `tensor` tensor-parallel ranks. Throws UsageError,
   /// which says why, where there are none: the advisor rejects such candidates with that reason.
   std::function<ModelCosts(std::int64_t samples, int tensor)> costs;
-  BucketCaps caps = {};
   // What is not fixed is searched.
   std::optional<int> data = {};
   std::optional<int> pipeline = {};
   std::optional<int> tensor = {};
   std::optional<int> microbatches = {};
   std::optional<bool> recompute = {};
-  std::vector<std::string> schedules = {};  ///< empty: all
+  std::optional<std::size_t> bucket_size = {};  ///< bytes; see Evaluator::add_times
+  std::vector<std::string> schedules = {};      ///< empty: all
 };
 
 /// Returns all candidates: every mesh of all ranks, and one rank alone; every number of micro-batches of equal size, up

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -23,6 +24,9 @@ namespace {
 using LayerIterator = std::vector<LayerSteps>::const_iterator;
 
 constexpr double kFloat = sizeof(float);
+// The sizes of buckets that are tried beside 25 MiB, and by which share of the step they must make it faster.
+constexpr std::size_t kBucketSizes[] = {50 << 20, 100 << 20, 200 << 20, 400 << 20, 800 << 20};
+constexpr double kBucketGain = 0.001;
 constexpr std::size_t kMaxMovedActions = 1'000'000;  // of all steps that are simulated to move a plan's layers
 
 std::int64_t samples_of(const AdviceRequest& request, const Candidate& candidate) {
@@ -137,16 +141,6 @@ const Schedule& Evaluator::table(const Candidate& candidate) {
   return tables_[sizes] = std::move(schedule);
 }
 
-Link Evaluator::border(const MeshSizes& mesh, int from, int to) {
-  const std::tuple key{mesh.data, mesh.pipeline, mesh.tensor, from, to};
-  auto found = borders_.find(key);
-  if (found == borders_.end()) {
-    const Link link = request_.network.between_any(groups(mesh, MeshDirection::pipeline), from, to);
-    found = borders_.emplace(key, at_speed(link)).first;
-  }
-  return found->second;
-}
-
 Split Evaluator::split_of(const Candidate& candidate, const Schedule& schedule) {
   const auto layers = static_cast<int>(costs(candidate).layers.size());
   const Split equal = split_by_layers(layers, schedule.stage_count());
@@ -164,31 +158,10 @@ Split Evaluator::split_of(const Candidate& candidate, const Schedule& schedule) 
              quick_split(balanced_seconds(costs(candidate), candidate.recompute), schedule, candidate.microbatches);
 }
 
-const RankGroups& Evaluator::groups(const MeshSizes& mesh, MeshDirection direction) {
-  RankGroups& groups = groups_[{mesh.data, mesh.pipeline, mesh.tensor, direction}];
-  if (groups.empty()) {
-    groups = mesh_groups(direction, mesh);
-  }
-  return groups;
-}
-
-Link Evaluator::group_link(const MeshSizes& mesh, MeshDirection direction, int pipeline_rank) {
-  const std::tuple key{mesh.data, mesh.pipeline, mesh.tensor, direction, pipeline_rank};
-  if (const auto found = group_links_.find(key); found != group_links_.end()) {
-    return found->second;
-  }
-  const RankGroups& all = groups(mesh, direction);
-  RankGroups same_stages;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(same_stages), [&](const std::vector<int>& group) {
-    return position_of(group.front(), mesh).pipeline == pipeline_rank;
-  });
-  return group_links_[key] = at_speed(request_.network.among_any(same_stages, all));
-}
-
 std::vector<Link> Evaluator::group_links(const Evaluated& evaluated, MeshDirection direction) {
   std::vector<Link> links;
   for (const int rank : table(evaluated.candidate).stage_to_rank) {
-    links.push_back(group_link(evaluated.candidate.mesh, direction, rank));
+    links.push_back(links_.among(evaluated.candidate.mesh, direction, rank));
   }
   return links;
 }
@@ -210,7 +183,44 @@ Evaluated Evaluator::memory(const Candidate& candidate, Split split) {
   return evaluated;
 }
 
-void Evaluator::add_times(Evaluated& evaluated) {
+void Evaluator::add_times(Evaluated& evaluated, double worth) {
+  simulate_step(evaluated);
+  if (evaluated.candidate.mesh.data > 1 && !request_.bucket_size) {
+    enlarge_buckets(evaluated, worth);
+  }
+}
+
+void Evaluator::enlarge_buckets(Evaluated& evaluated, double worth) {
+  Evaluated other = evaluated;
+  const auto reductions_with = [&](std::size_t size) {
+    other.candidate.bucket_size = size;
+    return reductions(other);
+  };
+  const auto sum = [](const std::vector<double>& seconds) {
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  };
+  std::vector<std::size_t> sizes(std::begin(kBucketSizes), std::end(kBucketSizes));
+  if (!evaluated.candidate.is_data_parallel()) {  // a stage's are reduced after its backwards: the fewest are the best
+    const std::vector<double> least = reductions_with(sizes.back());
+    const double saved = sum(reductions(evaluated)) - sum(least);  // at most
+    if (saved <= kBucketGain * evaluated.seconds || evaluated.seconds - saved > worth * (1 + 1e-9)) {
+      return;
+    }
+    sizes = {
+        *std::find_if(sizes.begin(), sizes.end(), [&](std::size_t size) { return reductions_with(size) == least; })};
+  }
+  Evaluated best = evaluated;
+  for (const std::size_t size : sizes) {
+    other.candidate.bucket_size = size;
+    simulate_step(other);
+    best = other.seconds < best.seconds ? other : best;
+  }
+  if (best.seconds < (1 - kBucketGain) * evaluated.seconds) {
+    evaluated = std::move(best);
+  }
+}
+
+void Evaluator::simulate_step(Evaluated& evaluated) {
   if (evaluated.candidate.is_data_parallel()) {
     simulate_buckets(evaluated);
   } else {
@@ -237,6 +247,21 @@ void Evaluator::move_layers(Evaluated& evaluated) {
   evaluated = with_split(found.split);
 }
 
+std::vector<double> Evaluator::reductions(const Evaluated& evaluated) {
+  const std::vector<Link> links = group_links(evaluated, MeshDirection::data);
+  const std::set<int> first_stages = first_reduced(table(evaluated.candidate));
+  std::vector<double> seconds;
+  auto begin = costs(evaluated.candidate).steps.begin();
+  for (std::size_t s = 0; s < links.size(); ++s) {
+    const auto end = begin + evaluated.split[s];
+    BucketCaps caps{.rest = evaluated.candidate.bucket_size};
+    caps.first = first_stages.contains(static_cast<int>(s)) ? caps.first : caps.rest;
+    seconds.push_back(reduction_seconds(gradient_bytes(begin, end), caps, links[s], evaluated.candidate.mesh.data));
+    begin = end;
+  }
+  return seconds;
+}
+
 void Evaluator::simulate_pipeline(Evaluated& evaluated) {
   const Candidate& candidate = evaluated.candidate;
   const MeshSizes& mesh = candidate.mesh;
@@ -249,25 +274,16 @@ void Evaluator::simulate_pipeline(Evaluated& evaluated) {
   links.bytes = message_bytes(model, evaluated.split);
   links.eager_bytes = kEagerBytes;
   for (std::size_t s = 0; s < links.bytes.size(); ++s) {
-    const Link link = border(mesh, schedule.stage_to_rank[s], schedule.stage_to_rank[s + 1]);
+    const Link link = links_.between(mesh, schedule.stage_to_rank[s], schedule.stage_to_rank[s + 1]);
     links.message.push_back(link.seconds(links.bytes[s]));
     links.transfer.push_back(link.transfer_seconds(links.bytes[s]));
   }
-  const std::vector<Link> data_links = group_links(evaluated, MeshDirection::data);
-  const std::set<int> first_stages = first_reduced(schedule);
-  auto begin = model.steps.begin();
-  for (std::size_t s = 0; s < data_links.size(); ++s) {
-    const auto end = begin + evaluated.split[s];
-    BucketCaps caps = request_.caps;
-    caps.first = first_stages.contains(static_cast<int>(s)) ? caps.first : caps.rest;
-    links.average.push_back(reduction_seconds(gradient_bytes(begin, end), caps, data_links[s], mesh.data));
-    begin = end;
-  }
+  links.average = reductions(evaluated);
   ActionSeconds seconds = seconds_of_actions(schedule, stages);
   const auto first = static_cast<std::size_t>(schedule.stage_to_rank.front());
   if (has_tied_ranks(model, schedule)) {
     const double there =
-        border(mesh, schedule.stage_to_rank.front(), schedule.stage_to_rank.back()).seconds(model.tied_bytes);
+        links_.between(mesh, schedule.stage_to_rank.front(), schedule.stage_to_rank.back()).seconds(model.tied_bytes);
     seconds[first].back() += 2 * there;  // the gradient comes, and the new values go back
     seconds[static_cast<std::size_t>(schedule.stage_to_rank.back())].back() += 2 * there;
   } else {
@@ -286,8 +302,8 @@ void Evaluator::simulate_buckets(Evaluated& evaluated) {
   const int before = candidate.microbatches - 1;  // micro-batches whose backwards are not the last
   const bool is_only = before == 0;
   StepModel step;
-  step.caps = request_.caps;
-  step.link = group_link(candidate.mesh, MeshDirection::data, 0);
+  step.caps = {.rest = candidate.bucket_size};
+  step.link = links_.among(candidate.mesh, MeshDirection::data, 0);
   step.ranks = candidate.mesh.data;
   const double backward = all.backward_input + all.backward_weight - model.scale;
   step.costs.forward = model.scale + (before + 1) * all.forward + before * backward +

@@ -3,6 +3,7 @@
 /// What one candidate takes: the time of its step, its memory and its messages, by the simulation that the chapters'
 /// plans use.
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "parallel/advise/candidate.h"
+#include "parallel/advise/mesh_links.h"
 #include "parallel/advise/rank_memory.h"
 #include "parallel/schedule/schedule.h"
 
@@ -34,15 +36,17 @@ struct Evaluated {
 class Evaluator {
  public:
   /// `request` must outlive it.
-  explicit Evaluator(const AdviceRequest& request) : request_(request) {}
+  explicit Evaluator(const AdviceRequest& request) : request_(request), links_(request.network, request.link_speed) {}
 
   /// Returns the costs of the candidate's layers. Throws UsageError if there are none.
   const ModelCosts& costs(const Candidate& candidate);
   /// Returns the memory of a candidate, with its split. Throws UsageError, which says why, for one that is not
   /// possible: more stages than layers, or sizes that the schedule does not accept.
   Evaluated memory(const Candidate& candidate);
-  /// Adds the times of the step.
-  void add_times(Evaluated& evaluated);
+  /// Adds the times of the step. Unless the request fixes the size of buckets, it takes larger ones where they make the
+  /// step faster by more than 0.1%: with fewer buckets the latencies of their rings are fewer, but the first is full
+  /// later. It does not try them for a pipeline that even without these latencies takes more than `worth` seconds.
+  void add_times(Evaluated& evaluated, double worth = std::numeric_limits<double>::infinity());
   /// Moves layers from one stage of a pipeline to another as long as that makes the step faster and the limit of memory
   /// allows it: the splits of candidates are found from sums of their costs, these by simulated steps.
   void move_layers(Evaluated& evaluated);
@@ -51,26 +55,23 @@ class Evaluator {
   using Sizes = std::tuple<std::string, int, int, int>;  // of a table: schedule, ranks, micro-batches, chunks
 
   const Schedule& table(const Candidate& candidate);
-  /// Returns the link between two ranks of a pipeline, that of the slowest one.
-  Link border(const MeshSizes& mesh, int from, int to);
   Split split_of(const Candidate& candidate, const Schedule& schedule);
   Evaluated memory(const Candidate& candidate, Split split);
-  Link at_speed(const Link& link) const { return {link.latency, request_.link_speed * link.bytes_per_second}; }
-  const RankGroups& groups(const MeshSizes& mesh, MeshDirection direction);
-  /// Returns the slowest link of the groups of `direction` among ranks that hold the same stages.
-  Link group_link(const MeshSizes& mesh, MeshDirection direction, int pipeline_rank);
+  /// Returns the slowest link of each stage's groups of `direction`: [stages].
   std::vector<Link> group_links(const Evaluated& evaluated, MeshDirection direction);
+  /// Returns the seconds in which each stage's gradients are reduced, bucket by bucket.
+  std::vector<double> reductions(const Evaluated& evaluated);
+  void enlarge_buckets(Evaluated& evaluated, double worth);
+  void simulate_step(Evaluated& evaluated);
   void simulate_pipeline(Evaluated& evaluated);
   void simulate_buckets(Evaluated& evaluated);
 
   const AdviceRequest& request_;
   std::map<std::pair<std::int64_t, int>, ModelCosts> costs_;         // by samples and tensor-parallel ranks
   std::map<std::pair<std::int64_t, int>, std::string> costs_error_;  // where there are none
+  MeshLinks links_;
   std::map<Sizes, Schedule> tables_;
   std::map<std::tuple<Sizes, std::int64_t, int, bool>, Split> splits_;  // of equal time
-  std::map<std::tuple<int, int, int, MeshDirection>, RankGroups> groups_;
-  std::map<std::tuple<int, int, int, MeshDirection, int>, Link> group_links_;
-  std::map<std::tuple<int, int, int, int, int>, Link> borders_;  // by mesh, from one rank of a pipeline to another
 };
 
 }  // namespace stagecoach

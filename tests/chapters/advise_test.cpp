@@ -39,9 +39,13 @@ class AdviseProgram : public ProgramTest {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     const Json plan = parse_json<Json>(outcome.out, "advise").at(0);
     const std::string split = fmt::format("{}", fmt::join(plan.at("split").get<std::vector<int>>(), ","));
+    Flags given = with(flags, data);
+    if (mesh[0] > 1) {
+      given = with(given, {"--bucket-size", fmt::format("{}", plan.at("bucket_bytes").get<std::int64_t>())});
+    }
     const Outcome explained =
-        run(kCh08, with(with(flags, data), {"--mesh", sizes, "--microbatches", "4", "--schedule", schedule, "--split",
-                                            split, "--clock", "modelled", "--explain", "--out", "plan"}));
+        run(kCh08, with(given, {"--mesh", sizes, "--microbatches", "4", "--schedule", schedule, "--split", split,
+                                "--clock", "modelled", "--explain", "--out", "plan"}));
     ASSERT_EQ(explained.exit_code, 0) << explained.err;
     const Json expected = parse_json<Json>(read_text(folder() / "plan/prediction.json", ""), "prediction.json");
     const double seconds = expected.at("step_seconds");
@@ -99,10 +103,24 @@ TEST_F(AdviseProgram, PredictsWhatRunsOfGptTake) {
 TEST_F(AdviseProgram, PlansAreThoseOfExplain) { expect_plan_of_chapter_8(kSmall, {1, 2, 2}, "1f1b"); }
 
 // Over a link of high latency a ring per bucket takes far longer than one of all gradients.
+const Flags kHighLatency{"--model", "vit",        "--depth",      "4",  "--width",        "512", "--heads", "8",
+                         "--link",  "1ms,10GB/s", "--batch-size", "16", "--device-model", "h100"};
+
 TEST_F(AdviseProgram, PlansTheBucketsOfAMesh) {
-  expect_plan_of_chapter_8({"--model", "vit", "--depth", "4", "--width", "512", "--heads", "8", "--link", "1ms,10GB/s",
-                            "--batch-size", "16", "--device-model", "h100"},
-                           {2, 2, 1}, "1f1b");
+  expect_plan_of_chapter_8(kHighLatency, {2, 2, 1}, "1f1b");
+  expect_plan_of_chapter_8(with(kHighLatency, {"--bucket-size", "2MiB"}), {2, 2, 1}, "1f1b");
+}
+
+TEST_F(AdviseProgram, PlansTheBucketsOfReplicas) {
+  const Flags replicas = with(kHighLatency, {"--ranks", "4", "--dp", "4", "--recompute", "false"});
+  const Outcome outcome = advise(with(replicas, {"--top", "1", "--verify", "1"}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("MiB buckets\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(" --bucket-size "), std::string::npos) << outcome.out;
+  ASSERT_EQ(differences(outcome.out).size(), 1U) << outcome.out;
+  EXPECT_NEAR(differences(outcome.out).front(), 0, 0.1) << outcome.out;
+  const Outcome fixed = advise(with(replicas, {"--bucket-size", "25MiB"}));
+  EXPECT_EQ(fixed.out.find("MiB buckets"), std::string::npos) << fixed.out;
 }
 
 // The embedding and the head are on two ranks, which send gradients and values, or on one, which adds and copies them.
@@ -129,9 +147,10 @@ TEST_F(AdviseProgram, PlansTheLayersOfAProfile) {
   write_profile("\"forward_seconds\": 0.001");
   const Outcome outcome = advise({"--profile", "mine.json", "--batch-size", "16", "--ranks", "2", "--csv"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.out.substr(0, outcome.out.find('\n')),
-            "schedule,split,dp,pp,tp,microbatches,chunks,recompute,step_seconds,speed_up,idle,memory_bytes,"
-            "headroom_bytes,link_bytes,samples_per_second,staleness");
+  EXPECT_EQ(
+      outcome.out.substr(0, outcome.out.find('\n')),
+      "schedule,split,dp,pp,tp,microbatches,chunks,recompute,bucket_bytes,step_seconds,speed_up,idle,memory_bytes,"
+      "headroom_bytes,link_bytes,samples_per_second,staleness");
 }
 
 TEST_F(AdviseProgram, RefusesABadProfile) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "core/base/throw_if.h"
@@ -105,6 +106,17 @@ Answers answers(const AdviceRequest& request, Prune prune) {
   return answers;
 }
 
+/// Returns the candidate with its times; nothing if it is not possible.
+std::optional<Evaluated> evaluated(Evaluator& evaluator, const Candidate& candidate) {
+  try {
+    Evaluated plan = evaluator.memory(candidate);
+    evaluator.add_times(plan);
+    return plan;
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
 TEST(Advise, FindsWhatBruteForceFinds) {
   int pruned = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -115,6 +127,35 @@ TEST(Advise, FindsWhatBruteForceFinds) {
     pruned += found.simulated < all.simulated ? 1 : 0;
   }
   EXPECT_GT(pruned, 50);
+}
+
+// Every candidate with every size of buckets that is tried.
+TEST(Advise, FindsTheSizeOfBucketsThatBruteForceFinds) {
+  int larger = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    AdviceRequest request = random_request(seed);
+    request.network = Network(Link{1e-4, 1e10});
+    Evaluator searching(request);
+    AdviceRequest fixed = request;
+    Evaluator trying(fixed);
+    for (const Candidate& candidate : candidates_of(request)) {
+      const std::optional<Evaluated> found = evaluated(searching, candidate);
+      if (!found || candidate.mesh.data == 1) {
+        continue;
+      }
+      SCOPED_TRACE(to_string(candidate));
+      double best = found->seconds;
+      for (const std::size_t size : {25, 50, 100, 200, 400, 800}) {
+        fixed.bucket_size = size << 20;
+        Candidate tried = candidate;
+        tried.bucket_size = size << 20;
+        best = std::min(best, evaluated(trying, tried)->seconds);
+      }
+      EXPECT_GE((1 + 1e-9) * best, 0.999 * found->seconds);
+      larger += found->candidate.bucket_size > candidate.bucket_size ? 1 : 0;
+    }
+  }
+  EXPECT_GT(larger, 100);
 }
 
 // The splits of candidates come from sums of costs: simulated steps of zbv find better ones, within the limit of
