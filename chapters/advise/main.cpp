@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "chapters/advise/command.h"
 #include "chapters/advise/options.h"
@@ -16,6 +17,7 @@
 #include "chapters/advise/verify.h"
 #include "chapters/common/program.h"
 #include "core/base/phrases.h"
+#include "parallel/advise/pareto.h"
 
 namespace stagecoach {
 namespace {
@@ -42,11 +44,16 @@ void print_notes(const AdviseOptions& options, const Advice& advice) {
 int run(int argc, const char* const* argv) {
   const AdviseOptions options = advise_options(argc, argv);
   const AdviceRequest request = request_of(options);
-  const Advice advice = advise(request, options.count);
+  Advice advice = advise(request, options.count);
+  if (options.pareto) {
+    advice.best = pareto(request, std::move(advice.best));
+  }
   if (options.form == AdviceForm::text) {
     print_question(options, request, advice);
-    fmt::print("{}\n{}\n{}\n", plans_table(request, advice), why_text(request, advice),
-               rejected_text(advice, options.rejected));
+    fmt::print("{}\n", plans_table(request, advice));
+    if (!options.pareto) {
+      fmt::print("{}\n{}\n", why_text(request, advice), rejected_text(advice, options.rejected));
+    }
     print_notes(options, advice);
   } else {
     fmt::print("{}", options.form == AdviceForm::json ? plans_json(request, advice) : plans_csv(request, advice));

@@ -42,7 +42,13 @@ void add_output(CLI::App& app, AdviseOptions& options) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str()
       ->group("Output");
-  app.add_flag("--rejected", options.rejected, "Print every candidate that is no answer, and why")->group("Output");
+  auto* const pareto =
+      app.add_flag("--pareto", options.pareto,
+                   "Print step time over memory: instead of the best plans, all that no other one beats in both")
+          ->group("Output");
+  app.add_flag("--rejected", options.rejected, "Print every candidate that is no answer, and why")
+      ->excludes(pareto)
+      ->group("Output");
   app.add_option("--verify", options.verify,
                  "Train with this many of the plans on the modelled clock, and print what was predicted beside it")
       ->check(CLI::Range(1, 1000))

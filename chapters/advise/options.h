@@ -31,6 +31,7 @@ struct AdviseOptions {
   int count = 10;  ///< of plans to print
   int verify = 0;  ///< of plans to run on the modelled clock
   bool rejected = false;
+  bool pareto = false;  ///< print the plans that no other beats in time and memory, instead of the best
   AdviceForm form = AdviceForm::text;
 };
 

@@ -8,7 +8,6 @@
 
 #include "core/base/throw_if.h"
 #include "core/base/units.h"
-#include "parallel/advise/stage_seconds.h"
 
 namespace stagecoach {
 namespace {
@@ -42,7 +41,7 @@ class Search {
   Advice run() {
     const std::vector<Candidate> all = candidates_of(request_);
     advice_.candidates = static_cast<int>(all.size());
-    for (const auto& [bound, index] : in_order_of_bounds(all)) {
+    for (const auto& [bound, index] : in_order_of_bounds(evaluator_, all)) {
       visit(all[index], bound);
     }
     require_any();
@@ -52,9 +51,6 @@ class Search {
   }
 
  private:
-  /// A candidate's index after the bound of its time.
-  using Bound = std::pair<double, std::size_t>;
-
   void reject(const Candidate& candidate, std::string reason, double seconds = 0) {
     advice_.rejected.push_back({candidate, seconds, std::move(reason)});
   }
@@ -63,20 +59,7 @@ class Search {
     reject(slow.candidate, fmt::format("takes {:.3f} ms", 1e3 * slow.seconds), slow.seconds);
   }
 
-  std::vector<Bound> in_order_of_bounds(const std::vector<Candidate>& all) {
-    std::vector<Bound> bounds;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      try {
-        bounds.emplace_back(least_seconds(evaluator_.costs(all[i]), all[i]), i);
-      } catch (const UsageError& error) {
-        reject(all[i], error.what());
-      }
-    }
-    std::sort(bounds.begin(), bounds.end());
-    return bounds;
-  }
-
-  void visit(const Candidate& candidate, double bound) {
+  void visit(const Candidate& candidate, double bound) try {
     if (const auto reason = why_slower(candidate, bound); prune_ == Prune::yes && reason) {
       return reject(candidate, *reason);
     }
@@ -90,11 +73,9 @@ class Search {
                                            "the limit is {}",
                                            bytes_text(least), bytes_text(request_.memory_limit)));
     }
-    try {
-      evaluate(candidate);
-    } catch (const UsageError& error) {
-      reject(candidate, error.what());
-    }
+    evaluate(candidate);
+  } catch (const UsageError& error) {
+    reject(candidate, error.what());
   }
 
   /// Returns the plan that a candidate must beat to be among the answers; nullptr if it is in any case.

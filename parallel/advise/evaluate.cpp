@@ -331,4 +331,18 @@ void Evaluator::simulate_buckets(Evaluated& evaluated) {
   evaluated.busy = {step.costs.forward + step.costs.backward + step.costs.update};
 }
 
+std::vector<std::pair<double, std::size_t>> in_order_of_bounds(Evaluator& evaluator,
+                                                               const std::vector<Candidate>& candidates) {
+  std::vector<std::pair<double, std::size_t>> bounds;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    try {
+      bounds.emplace_back(least_seconds(evaluator.costs(candidates[i]), candidates[i]), i);
+    } catch (const UsageError&) {
+      bounds.emplace_back(0, i);
+    }
+  }
+  std::sort(bounds.begin(), bounds.end());
+  return bounds;
+}
+
 }  // namespace stagecoach

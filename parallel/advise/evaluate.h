@@ -74,4 +74,9 @@ class Evaluator {
   std::map<std::tuple<Sizes, std::int64_t, int, bool>, Split> splits_;  // of equal time
 };
 
+/// Returns the least seconds of each candidate, see least_seconds(), and its index: the smallest first. Candidates
+/// whose layers have no costs come before all others, with 0.
+std::vector<std::pair<double, std::size_t>> in_order_of_bounds(Evaluator& evaluator,
+                                                               const std::vector<Candidate>& candidates);
+
 }  // namespace stagecoach

@@ -153,6 +153,20 @@ TEST_F(AdviseProgram, PlansTheLayersOfAProfile) {
       "headroom_bytes,link_bytes,samples_per_second,staleness");
 }
 
+TEST_F(AdviseProgram, PrintsTimeOverMemory) {
+  const Flags flags = with(kSmall, {"--ranks", "4", "--pareto"});
+  const Outcome json = advise(with(flags, {"--json"}));
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const Json plans = parse_json<Json>(json.out, "advise");
+  ASSERT_GT(plans.size(), 2U);
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    EXPECT_GT(plans[i].at("step_seconds").get<double>(), plans[i - 1].at("step_seconds").get<double>());
+    EXPECT_LT(plans[i].at("memory_bytes").get<double>(), plans[i - 1].at("memory_bytes").get<double>());
+  }
+  const Outcome table = advise(flags);
+  EXPECT_NE(table.out.find(fmt::format("\n{:>3} ", plans.size())), std::string::npos) << table.out;
+}
+
 TEST_F(AdviseProgram, RefusesABadProfile) {
   for (const auto& [cost, complaint] : {std::pair{"\"forward_seconds\": -1", "forward_seconds"},
                                         {"\"forward_seconds\": 1e9", "forward_seconds"},

@@ -11,6 +11,7 @@
 
 #include "core/base/throw_if.h"
 #include "core/random.h"
+#include "parallel/advise/pareto.h"
 
 namespace stagecoach {
 namespace {
@@ -156,6 +157,44 @@ TEST(Advise, FindsTheSizeOfBucketsThatBruteForceFinds) {
     }
   }
   EXPECT_GT(larger, 100);
+}
+
+// The plans that no other one beats, by time and memory.
+TEST(Pareto, FindsWhatBruteForceFinds) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const AdviceRequest request = random_request(seed);
+    const std::vector<Evaluated> found = pareto(request);
+    const std::vector<Evaluated> all = pareto(request, {}, Prune::no);
+    ASSERT_EQ(found.size(), all.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(to_string(found[i].candidate), to_string(all[i].candidate));
+      if (i > 0) {
+        EXPECT_GT(found[i].seconds, found[i - 1].seconds);
+        EXPECT_LT(found[i].worst().total(), found[i - 1].worst().total());
+      }
+    }
+    Evaluator evaluator(request);
+    for (const Candidate& candidate : candidates_of(request)) {
+      const std::optional<Evaluated> other = evaluated(evaluator, candidate);
+      if (!other || (request.memory_limit > 0 && other->worst().total() > request.memory_limit)) {
+        continue;
+      }
+      EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const Evaluated& plan) {
+        return plan.seconds <= (1 + 1e-9) * other->seconds &&
+               plan.worst().total() <= (1 + 1e-9) * other->worst().total();
+      })) << to_string(candidate);
+    }
+  }
+}
+
+TEST(Pareto, BeginsWithTheBestPlan) {
+  const AdviceRequest request = equal_blocks(8, 4, 16, Link{1e-5, 1e10});
+  const std::vector<Evaluated> best = advise(request).best;
+  const std::vector<Evaluated> plans = pareto(request, best);
+  EXPECT_LE(plans.front().seconds, best.front().seconds);
+  EXPECT_GT(plans.size(), 2U);
+  EXPECT_LT(plans.back().worst().total(), best.front().worst().total());
 }
 
 // The splits of candidates come from sums of costs: simulated steps of zbv find better ones, within the limit of
