@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "chapters/common/open.h"
+#include "parallel/advise/late.h"
 
 namespace stagecoach {
 namespace {
@@ -12,6 +13,9 @@ std::string pipeline_flags(const Evaluated& plan) {
   const Candidate& candidate = plan.candidate;
   if (candidate.mesh.pipeline == 1) {
     return "";
+  }
+  if (versions_of(candidate.schedule)) {
+    return fmt::format(" --split {}", fmt::join(plan.split, ","));
   }
   return fmt::format(" --schedule {} --chunks {} --split {}", candidate.schedule, candidate.chunks,
                      fmt::join(plan.split, ","));
@@ -22,6 +26,9 @@ std::string ranks_of(const Candidate& candidate) {
   const auto& [data, pipeline, tensor, shards] = candidate.mesh;
   if (candidate.is_data_parallel()) {
     return data == 1 ? "ch01_single_device" : fmt::format("ch06_ddp --ranks {}", data);
+  }
+  if (const auto versions = versions_of(candidate.schedule)) {
+    return fmt::format("ch04_pipedream --ranks {} --versions {}", pipeline, to_string(*versions));
   }
   if (data == 1 && tensor == 1) {
     return fmt::format("ch05_interleaved --ranks {}", pipeline);

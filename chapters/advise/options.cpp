@@ -83,6 +83,8 @@ AdviseOptions advise_options(int argc, const char* const* argv) {
              [&](const std::string& text) {
                options.memory_limit = static_cast<double>(byte_count(text, 1, std::uint64_t{1} << 50));
              });
+  app.add_flag("--late", options.late,
+               "Also search pipelines whose gradients are late (chapter 4), which learn less from a step");
   add_sizes(app, options);
   add_output(app, options);
   parse_command_line(app, argc, argv);

@@ -28,8 +28,9 @@ struct AdviseOptions {
   std::optional<bool> recompute;
   std::optional<std::size_t> bucket_size;  ///< bytes
   std::vector<std::string> schedules;
-  int count = 10;  ///< of plans to print
-  int verify = 0;  ///< of plans to run on the modelled clock
+  bool late = false;  ///< also pipelines whose gradients are late
+  int count = 10;     ///< of plans to print
+  int verify = 0;     ///< of plans to run on the modelled clock
   bool rejected = false;
   bool pareto = false;  ///< print the plans that no other beats in time and memory, instead of the best
   AdviceForm form = AdviceForm::text;

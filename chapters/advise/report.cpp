@@ -35,7 +35,7 @@ std::vector<Field> fields_of(const AdviceRequest& request, const Advice& advice,
           {"headroom_bytes", request.memory_limit - plan.worst().total()},
           {"link_bytes", plan.link_bytes},
           {"samples_per_second", static_cast<double>(request.batch_size) / plan.seconds},
-          {"staleness", 0}};
+          {"staleness", plan.staleness}};
 }
 
 /// Returns the time of the best plan of a request that differs in one thing, beside that of `best`.
@@ -76,10 +76,11 @@ std::string plans_table(const AdviceRequest& request, const Advice& advice) {
   int number = 0;
   for (const Evaluated& plan : advice.best) {
     const double peak = plan.worst().total();
-    table += fmt::format("{:>3} {:>9.3f} ms {:>9.2f} {:>5.1f}% {:>9} {:>9} {:>12.1f} {:>10.0f} {:>10}  {}\n", ++number,
-                         1e3 * plan.seconds, speedup(advice, plan), 100 * plan.idle, bytes_text(peak),
-                         bytes_text(request.memory_limit - peak), plan.link_bytes / kMiB,
-                         static_cast<double>(request.batch_size) / plan.seconds, 0, to_string(plan.candidate));
+    table +=
+        fmt::format("{:>3} {:>9.3f} ms {:>9.2f} {:>5.1f}% {:>9} {:>9} {:>12.1f} {:>10.0f} {:>10}  {}\n", ++number,
+                    1e3 * plan.seconds, speedup(advice, plan), 100 * plan.idle, bytes_text(peak),
+                    bytes_text(request.memory_limit - peak), plan.link_bytes / kMiB,
+                    static_cast<double>(request.batch_size) / plan.seconds, plan.staleness, to_string(plan.candidate));
   }
   return table;
 }

@@ -92,6 +92,7 @@ AdviceRequest request_of(const AdviseOptions& options) {
   request.recompute = options.recompute;
   request.bucket_size = options.bucket_size;
   request.schedules = options.schedules;
+  request.late = options.late;
   if (options.profiles.empty()) {
     request.costs = [&settings](std::int64_t samples, int tensor) { return costs_of_model(settings, samples, tensor); };
   } else {

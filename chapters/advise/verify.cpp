@@ -79,9 +79,11 @@ std::string verified_table(const AdviseOptions& options, const Advice& advice, c
   std::string table = fmt::format("{:>3} {:>14} {:>14} {:>8} {:>14} {:>14}  {}\n", "", "predicted", "run", "differs",
                                   "predicted MiB", "run MiB", "plan");
   const int count = std::min(options.verify, static_cast<int>(advice.best.size()));
-  const std::int64_t batches = fewest_batches(options.settings.training);
   for (int i = 0; i < count; ++i) {
     const Evaluated& plan = advice.best[static_cast<std::size_t>(i)];
+    const std::int64_t full =
+        plan.staleness > 0 ? 2 * plan.candidate.mesh.pipeline : 0;  // batches that fill a pipeline
+    const std::int64_t batches = std::max(fewest_batches(options.settings.training), full);
     const Epoch1 longer = train(options, plan, programs, folder, batches + 1);
     const double seconds = longer.seconds - train(options, plan, programs, folder, batches).seconds;
     table += fmt::format("{:>3} {:>11.4f} ms {:>11.4f} ms {:>7.3f}% {:>14.3f} {:>14.3f}  {}\n", i + 1,

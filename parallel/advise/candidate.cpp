@@ -6,6 +6,7 @@
 
 #include "core/base/phrases.h"
 #include "core/base/throw_if.h"
+#include "parallel/advise/late.h"
 #include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
@@ -48,8 +49,8 @@ struct Order {
   int chunks;
 };
 
-std::vector<Order> orders_of(const AdviceRequest& request, int pipeline) {
-  if (pipeline == 1) {
+std::vector<Order> orders_of(const AdviceRequest& request, const MeshSizes& mesh) {
+  if (mesh.pipeline == 1) {
     return {{"1f1b", 1}};
   }
   std::vector<Order> orders;
@@ -66,6 +67,11 @@ std::vector<Order> orders_of(const AdviceRequest& request, int pipeline) {
       orders.push_back({kind.name, chunks});
     }
   }
+  if (request.late && mesh.ranks() == mesh.pipeline) {
+    for (const std::string& schedule : late_schedules()) {
+      orders.push_back({schedule, 1});
+    }
+  }
   return orders;
 }
 
@@ -75,7 +81,7 @@ void add_candidates(const AdviceRequest& request, const MeshSizes& mesh, std::ve
     if (request.microbatches && *request.microbatches != microbatches) {
       continue;
     }
-    for (const auto& [schedule, chunks] : orders_of(request, mesh.pipeline)) {
+    for (const auto& [schedule, chunks] : orders_of(request, mesh)) {
       for (const bool recompute : {false, true}) {
         for (const Balanced balanced : {Balanced::time, Balanced::layers}) {
           if (request.recompute.value_or(recompute) == recompute &&

@@ -20,7 +20,8 @@ namespace stagecoach {
 enum class Balanced { layers, time };
 
 struct Candidate {
-  std::string schedule = "1f1b";  ///< of each pipeline; with one rank per pipeline it does not matter
+  /// Of each pipeline, perhaps one of late_schedules(). With one rank per pipeline it does not matter.
+  std::string schedule = "1f1b";
   MeshSizes mesh = {};
   int microbatches = 1;  ///< per pipeline and step
   int chunks = 1;        ///< stages per rank
@@ -57,6 +58,7 @@ struct AdviceRequest {
   std::optional<bool> recompute = {};
   std::optional<std::size_t> bucket_size = {};  ///< bytes; see Evaluator::add_times
   std::vector<std::string> schedules = {};      ///< empty: all
+  bool late = false;                            ///< also late_schedules(), where all ranks are one pipeline
 };
 
 /// Returns all candidates: every mesh of all ranks, and one rank alone; every number of micro-batches of equal size, up

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/throw_if.h"
+#include "parallel/advise/late.h"
 #include "parallel/advise/quick_split.h"
 #include "parallel/advise/stage_seconds.h"
 #include "parallel/comm/link_direction.h"
@@ -132,6 +133,10 @@ const Schedule& Evaluator::table(const Candidate& candidate) {
   if (const auto found = tables_.find(sizes); found != tables_.end()) {
     return found->second;
   }
+  if (const auto versions = versions_of(candidate.schedule)) {
+    throw_if<UsageError>(costs(candidate).tied_bytes > 0, "no late gradients are planned where weights are tied");
+    return tables_[sizes] = late_schedule(*versions, ranks, candidate.microbatches);
+  }
   const ScheduleKind& kind = *find_schedule(candidate.schedule);
   const Schedule table = make_schedule(kind.name, ranks, candidate.microbatches, candidate.chunks);
   Schedule schedule = with_reductions(lower(table, {.sends_wait = kind.sends_wait}));
@@ -180,6 +185,12 @@ Evaluated Evaluator::memory(const Candidate& candidate, Split split) {
   evaluated.memory =
       memory_of_ranks(model, candidate, evaluated.split, schedule, bytes, request_.optimizer_bytes_per_weight_byte);
   evaluated.link_bytes = std::max(ring_bytes(model, evaluated), pipeline_bytes(model, schedule, bytes));
+  if (const auto versions = versions_of(candidate.schedule)) {
+    evaluated.memory = with_versions(std::move(evaluated.memory), schedule, *versions,
+                                     weight_bytes_of_stages(model.layers, evaluated.split));
+    evaluated.staleness = staleness_of(schedule, *versions);
+    evaluated.link_bytes /= schedule.updates(0);
+  }
   return evaluated;
 }
 
@@ -223,6 +234,8 @@ void Evaluator::enlarge_buckets(Evaluated& evaluated, double worth) {
 void Evaluator::simulate_step(Evaluated& evaluated) {
   if (evaluated.candidate.is_data_parallel()) {
     simulate_buckets(evaluated);
+  } else if (versions_of(evaluated.candidate.schedule)) {
+    simulate_late(evaluated);
   } else {
     simulate_pipeline(evaluated);
   }
@@ -235,7 +248,7 @@ void Evaluator::move_layers(Evaluated& evaluated) {
   const auto with_split = [&](const Split& split) {
     Evaluated moved = memory(evaluated.candidate, split);
     if (request_.memory_limit == 0 || moved.worst().total() <= request_.memory_limit) {
-      simulate_pipeline(moved);
+      simulate_step(moved);
     } else {
       moved.seconds = std::numeric_limits<double>::infinity();
     }
@@ -262,6 +275,36 @@ std::vector<double> Evaluator::reductions(const Evaluated& evaluated) {
   return seconds;
 }
 
+Costs Evaluator::link_costs(const Evaluated& evaluated) {
+  const Schedule& schedule = table(evaluated.candidate);
+  Costs links = Costs::uniform(schedule.stage_count(), 0, 0, 0);
+  links.message.clear();
+  links.bytes = message_bytes(costs(evaluated.candidate), evaluated.split);
+  links.eager_bytes = kEagerBytes;
+  for (std::size_t s = 0; s < links.bytes.size(); ++s) {
+    const Link link =
+        links_.between(evaluated.candidate.mesh, schedule.stage_to_rank[s], schedule.stage_to_rank[s + 1]);
+    links.message.push_back(link.seconds(links.bytes[s]));
+    links.transfer.push_back(link.transfer_seconds(links.bytes[s]));
+  }
+  return links;
+}
+
+void Evaluator::simulate_late(Evaluated& evaluated) {
+  const Candidate& candidate = evaluated.candidate;
+  const Schedule& schedule = table(candidate);
+  const auto stages =
+      seconds_of_stages(costs(candidate), candidate, evaluated.split, std::vector<Link>(evaluated.split.size()));
+  const ActionSeconds seconds = seconds_of_late_actions(schedule, *versions_of(candidate.schedule), stages);
+  evaluated.seconds = seconds_per_batch(schedule, simulate(schedule, link_costs(evaluated), seconds));
+  evaluated.busy.clear();
+  for (const std::vector<double>& rank : seconds) {
+    evaluated.busy.push_back(std::accumulate(rank.begin(), rank.end(), 0.0) / schedule.updates(0));
+  }
+  const double busy = std::accumulate(evaluated.busy.begin(), evaluated.busy.end(), 0.0);
+  evaluated.idle = 1 - busy / static_cast<double>(evaluated.busy.size()) / evaluated.seconds;
+}
+
 void Evaluator::simulate_pipeline(Evaluated& evaluated) {
   const Candidate& candidate = evaluated.candidate;
   const MeshSizes& mesh = candidate.mesh;
@@ -269,15 +312,7 @@ void Evaluator::simulate_pipeline(Evaluated& evaluated) {
   const Schedule& schedule = table(candidate);
   const auto stages =
       seconds_of_stages(model, candidate, evaluated.split, group_links(evaluated, MeshDirection::tensor));
-  Costs links = Costs::uniform(schedule.stage_count(), 0, 0, 0);
-  links.message.clear();
-  links.bytes = message_bytes(model, evaluated.split);
-  links.eager_bytes = kEagerBytes;
-  for (std::size_t s = 0; s < links.bytes.size(); ++s) {
-    const Link link = links_.between(mesh, schedule.stage_to_rank[s], schedule.stage_to_rank[s + 1]);
-    links.message.push_back(link.seconds(links.bytes[s]));
-    links.transfer.push_back(link.transfer_seconds(links.bytes[s]));
-  }
+  Costs links = link_costs(evaluated);
   links.average = reductions(evaluated);
   ActionSeconds seconds = seconds_of_actions(schedule, stages);
   const auto first = static_cast<std::size_t>(schedule.stage_to_rank.front());

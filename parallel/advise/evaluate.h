@@ -26,6 +26,7 @@ struct Evaluated {
   double idle = 0;                      ///< share of it, in the mean of the ranks
   std::vector<double> busy = {};        ///< seconds of work per rank of a pipeline
   std::vector<RankMemory> memory = {};  ///< per rank of a pipeline
+  int staleness = 0;                    ///< updates by which a gradient is late, at most
   double link_bytes = 0;                ///< over the busiest link in one direction, in a step
 
   /// Returns the memory of the rank that needs most.
@@ -63,6 +64,9 @@ class Evaluator {
   std::vector<double> reductions(const Evaluated& evaluated);
   void enlarge_buckets(Evaluated& evaluated, double worth);
   void simulate_step(Evaluated& evaluated);
+  /// Returns the times of a candidate's messages; its computations have none.
+  Costs link_costs(const Evaluated& evaluated);
+  void simulate_late(Evaluated& evaluated);
   void simulate_pipeline(Evaluated& evaluated);
   void simulate_buckets(Evaluated& evaluated);
 

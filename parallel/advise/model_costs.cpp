@@ -63,6 +63,11 @@ LayerSteps steps_of(Module& layer, const Tensor& input, bool is_first, Clock& cl
   steps.accumulate = run() - alone;
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(parameters);
   steps.update = seconds_on(clock, [&] { optimizer->step(); });
+  steps.clone = seconds_on(clock, [&] {  // as WeightVersions does
+    for (const auto& [name, parameter] : parameters) {
+      static_cast<void>(parameter.detach().clone());
+    }
+  });
   for (auto& [name, parameter] : parameters) {  // also a tied copy, which is not the optimizer's
     parameter.zero_grad();
   }

@@ -23,6 +23,7 @@ struct LayerSteps {
   double accumulate = 0;    ///< by which a backward takes longer that adds to earlier gradients
   double update = 0;        ///< of the optimizer's step, beside ModelCosts::update
   double copy = 0;          ///< of all gradients into buckets
+  double clone = 0;         ///< of all weights, for one more version of them
   std::vector<std::int64_t> gradient_bytes = {};  ///< of each parameter, in the order in which gradients arrive
   /// When each is complete and in its bucket, since the backward of the layer began: where it is the step's only
   /// backward, and where it adds to earlier gradients, which are in the bucket already.

@@ -53,6 +53,9 @@ class MemoryWalk {
         see(stages_.workspace[s]);
       } else if (action.operation == Operation::backward_weight) {
         add_gradients(s, stages_.deferred[s]);
+      } else if (action.operation == Operation::update) {  // of a schedule of many steps, without buckets
+        now_.gradients -= stages_.weights[s];
+        has_gradients_[s] = false;
       }
     }
     return most_;

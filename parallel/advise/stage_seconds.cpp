@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parallel/advise/late.h"
+
 namespace stagecoach {
 namespace {
 
@@ -15,6 +17,7 @@ void add_layer(const ModelCosts& costs, std::size_t layer, const Candidate& cand
   stage.accumulate += steps.accumulate;
   stage.copy += candidate.mesh.data > 1 ? steps.copy : 0;
   stage.update += steps.update;
+  stage.clone += steps.clone;
   if (costs.exchanges.empty()) {
     return;
   }
@@ -22,23 +25,6 @@ void add_layer(const ModelCosts& costs, std::size_t layer, const Candidate& cand
     const double ring = ring_seconds(exchange, link, candidate.mesh.tensor);
     stage.exchange_forward += exchange.forward * ring;
     stage.exchange_backward += (exchange.backward + (candidate.recompute ? exchange.forward : 0)) * ring;
-  }
-}
-
-/// Returns the seconds of a computation; `is_first` says whether it gives the first gradient of the stage's weights.
-double seconds_of(Operation operation, const StageSeconds& stage, bool is_first) {
-  const double weight = stage.backward_weight + (is_first ? stage.copy : stage.accumulate);
-  switch (operation) {
-    case Operation::forward:
-      return stage.forward;
-    case Operation::backward_input:
-      return stage.backward_input;
-    case Operation::backward_weight:
-      return weight;
-    case Operation::backward:
-      return stage.backward_input + weight;
-    default:
-      return 0;
   }
 }
 
@@ -63,6 +49,22 @@ std::vector<StageSeconds> seconds_of_stages(const ModelCosts& costs, const Candi
     stage.backward_input += stage.exchange_backward;
   }
   return stages;
+}
+
+double seconds_of(Operation operation, const StageSeconds& stage, bool is_first) {
+  const double weight = stage.backward_weight + (is_first ? stage.copy : stage.accumulate);
+  switch (operation) {
+    case Operation::forward:
+      return stage.forward;
+    case Operation::backward_input:
+      return stage.backward_input;
+    case Operation::backward_weight:
+      return weight;
+    case Operation::backward:
+      return stage.backward_input + weight;
+    default:
+      return 0;
+  }
 }
 
 ActionSeconds seconds_of_actions(const Schedule& schedule, const std::vector<StageSeconds>& stages) {
@@ -100,7 +102,8 @@ double least_seconds(const ModelCosts& costs, const Candidate& candidate) {
   const double rounding = 1 - 1e-9;
   const double shared =
       (candidate.microbatches * (forward_and_input + model.backward_weight) + model.update) / candidate.mesh.pipeline;
-  return rounding * std::max(shared, forward_and_input);
+  const bool drains = !versions_of(candidate.schedule);  // otherwise the next batch is begun before
+  return rounding * (drains ? std::max(shared, forward_and_input) : shared);
 }
 
 }  // namespace stagecoach

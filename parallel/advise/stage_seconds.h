@@ -17,6 +17,7 @@ struct StageSeconds {
   double accumulate = 0;         ///< in all backwards of a step but the first
   double copy = 0;               ///< in the first: of the gradients into buckets
   double update = 0;             ///< once per step
+  double clone = 0;              ///< of the weights, for one more version of them
   double update_once = 0;        ///< besides, of the whole rank
   double exchange_forward = 0;   ///< of `forward`: the exchanges with the tensor-parallel group
   double exchange_backward = 0;  ///< of `backward_input`
@@ -25,6 +26,9 @@ struct StageSeconds {
 /// Returns the seconds of each stage of `split`. Its tensor-parallel ranks are connected by `tensor_links`, [stages].
 std::vector<StageSeconds> seconds_of_stages(const ModelCosts& costs, const Candidate& candidate, const Split& split,
                                             const std::vector<Link>& tensor_links);
+
+/// Returns the seconds of a computation; `is_first` says whether it gives the first gradient of the stage's weights.
+double seconds_of(Operation operation, const StageSeconds& stage, bool is_first);
 
 /// Returns the seconds of all actions of `schedule`, for simulate().
 ActionSeconds seconds_of_actions(const Schedule& schedule, const std::vector<StageSeconds>& stages);

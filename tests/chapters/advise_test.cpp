@@ -153,6 +153,20 @@ TEST_F(AdviseProgram, PlansTheLayersOfAProfile) {
       "headroom_bytes,link_bytes,samples_per_second,staleness");
 }
 
+// Chapter 4's epoch with one batch more takes one step more.
+TEST_F(AdviseProgram, PredictsWhatLateGradientsTake) {
+  for (const std::string microbatches : {"1", "2", "4"}) {
+    const Outcome outcome =
+        advise(with(kSmall, {"--ranks", "2", "--pp", "2", "--schedules", "1f1b", "--late", "--recompute", "false",
+                             "--microbatches", microbatches, "--top", "3", "--verify", "3"}));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("pipedream-stash pp=2"), std::string::npos) << outcome.out;
+    for (const double difference : differences(outcome.out)) {
+      EXPECT_NEAR(difference, 0, 0.1) << outcome.out;
+    }
+  }
+}
+
 TEST_F(AdviseProgram, PrintsTimeOverMemory) {
   const Flags flags = with(kSmall, {"--ranks", "4", "--pareto"});
   const Outcome json = advise(with(flags, {"--json"}));

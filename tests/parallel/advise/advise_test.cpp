@@ -11,6 +11,7 @@
 
 #include "core/base/throw_if.h"
 #include "core/random.h"
+#include "parallel/advise/late.h"
 #include "parallel/advise/pareto.h"
 
 namespace stagecoach {
@@ -302,6 +303,31 @@ TEST(Advise, PutsTensorParallelRanksInANodeAndPipelinesBetweenNodes) {
   const MeshSizes mesh = advise(request).best.front().candidate.mesh;
   EXPECT_LE(mesh.tensor, 4);
   EXPECT_GE(mesh.pipeline, 2);
+}
+
+// Narayanan et al., "PipeDream", 2019, section 3: without a flush no rank is idle, for more versions of the weights;
+// "Memory-efficient pipeline-parallel DNN training", 2021, section 3.1: two versions are enough, with a delay of 1.
+TEST(Advise, KeepsRanksBusyWhereGradientsMayBeLate) {
+  AdviceRequest request = equal_blocks(16, 4, 4, Link{1e-6, 4e11});
+  request.pipeline = 4;
+  request.microbatches = 4;
+  request.recompute = false;
+  request.schedules = {"1f1b"};
+  const double drained = advise(request).best.front().seconds;
+  request.late = true;
+  const Advice advice = advise(request);
+  ASSERT_EQ(advice.best.size(), 3U);
+  for (const std::string& schedule : late_schedules()) {
+    const Evaluated& plan = first(advice, schedule);
+    EXPECT_LT(plan.seconds, drained * 4 / 7 * 1.02) << schedule;  // the bubble is 3 of 7
+    EXPECT_LT(plan.idle, 0.02) << schedule;
+    EXPECT_EQ(plan.staleness, 1) << schedule;
+  }
+  request.microbatches = 1;
+  const Advice alone = advise(request);
+  EXPECT_EQ(alone.best.front().candidate.schedule, "pipedream-stash");
+  EXPECT_EQ(alone.best.front().staleness, 3);
+  EXPECT_EQ(alone.best.front().memory.front().weights, 4 * alone.best.front().memory.back().weights);
 }
 
 TEST(Advise, LeavesAModelOnOneDeviceWhereNothingHelps) {
