@@ -94,7 +94,14 @@ AdviceRequest request_of(const AdviseOptions& options) {
   request.schedules = options.schedules;
   request.late = options.late;
   if (options.profiles.empty()) {
-    request.costs = [&settings](std::int64_t samples, int tensor) { return costs_of_model(settings, samples, tensor); };
+    using Known =
+        std::map<std::pair<std::int64_t, int>, ModelCosts>;  // of all searches of this request and its changes
+    request.costs = [&settings, known = std::make_shared<Known>()](std::int64_t samples, int tensor) {
+      const auto found = known->find({samples, tensor});
+      return found != known->end()
+                 ? found->second
+                 : known->emplace(std::pair(samples, tensor), costs_of_model(settings, samples, tensor)).first->second;
+    };
   } else {
     request.costs = [profiles = read_profiles(options.profiles)](std::int64_t samples, int tensor) {
       return costs_of_files(profiles, samples, tensor);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "core/base/throw_if.h"
 #include "core/base/units.h"
@@ -26,6 +28,9 @@ bool is_better(const Evaluated& a, const Evaluated& b) {
   return a.worst().total() < b.worst().total() * kRounding;
 }
 
+/// Returns "" for ranks without a pipeline, whose schedule does not matter.
+std::string schedule_of(const Candidate& candidate) { return candidate.mesh.pipeline > 1 ? candidate.schedule : ""; }
+
 /// The plans kept beyond those that are asked for.
 constexpr std::size_t kSpare = 6;
 
@@ -41,9 +46,10 @@ class Search {
   Advice run() {
     const std::vector<Candidate> all = candidates_of(request_);
     advice_.candidates = static_cast<int>(all.size());
-    for (const auto& [bound, index] : in_order_of_bounds(evaluator_, all)) {
-      visit(all[index], bound);
-    }
+    visit_in_order_of_bounds(
+        evaluator_, all, [this](const Candidate& candidate, double bound) { return is_worth(candidate, bound); },
+        [this](const Candidate& candidate, double) { evaluate(candidate); });
+    advice_.rejected.insert(advice_.rejected.end(), impossible_.begin(), impossible_.end());
     require_any();
     move_layers();
     add_one_device();
@@ -59,9 +65,11 @@ class Search {
     reject(slow.candidate, fmt::format("takes {:.3f} ms", 1e3 * slow.seconds), slow.seconds);
   }
 
-  void visit(const Candidate& candidate, double bound) try {
-    if (const auto reason = why_slower(candidate, bound); prune_ == Prune::yes && reason) {
-      return reject(candidate, *reason);
+  /// Returns whether a candidate with this bound can be among the answers; rejects it if not.
+  bool is_worth(const Candidate& candidate, double bound) try {
+    if (const auto reason = why_slower(candidate, bound)) {
+      reject(candidate, *reason);
+      return false;
     }
     const double least = least_bytes(evaluator_.costs(candidate), candidate, request_.optimizer_bytes_per_weight_byte);
     if (request_.memory_limit > 0 && least > request_.memory_limit) {
@@ -69,17 +77,23 @@ class Search {
       if (too_large_.empty() || least <= too_large_.front().first) {
         too_large_.insert(too_large_.begin(), {least, candidate});
       }
-      return reject(candidate, fmt::format("a rank needs at least {} for weights, gradients and the optimizer's state, "
-                                           "the limit is {}",
-                                           bytes_text(least), bytes_text(request_.memory_limit)));
+      reject(candidate, fmt::format("a rank needs at least {} for weights, gradients and the optimizer's state, the "
+                                    "limit is {}",
+                                    bytes_text(least), bytes_text(request_.memory_limit)));
+      return false;
     }
-    evaluate(candidate);
+    return true;
   } catch (const UsageError& error) {
-    reject(candidate, error.what());
+    impossible_.push_back({candidate, 0, error.what()});
+    return false;
   }
 
-  /// Returns the plan that a candidate must beat to be among the answers; nullptr if it is in any case.
+  /// Returns the plan that a candidate must beat to be among the answers; nullptr if it is in any case, or if it is the
+  /// first of its schedule, whose numbers are the reason why that is not among them.
   const Evaluated* rival(const Candidate& candidate) const {
+    if (prune_ == Prune::no || !seen_.contains(schedule_of(candidate))) {
+      return nullptr;
+    }
     for (std::size_t i = 0; i < advice_.best.size(); ++i) {
       if (i + 1 == kept_ || are_alike(advice_.best[i].candidate, candidate)) {
         return &advice_.best[i];
@@ -108,8 +122,10 @@ class Search {
     }
   }
 
-  void evaluate(const Candidate& candidate) {
+  void evaluate(const Candidate& candidate) try {
+    const Evaluated* const other = rival(candidate);
     Evaluated evaluated = evaluator_.memory(candidate);
+    seen_.insert(schedule_of(candidate));
     const double needed = evaluated.worst().total();
     if (request_.memory_limit > 0 && needed > request_.memory_limit) {
       ++advice_.too_large;
@@ -118,10 +134,11 @@ class Search {
                     fmt::format("rank {} needs {}, the limit is {}", &evaluated.worst() - evaluated.memory.data(),
                                 bytes_text(needed), bytes_text(request_.memory_limit)));
     }
-    const Evaluated* const other = prune_ == Prune::yes ? rival(candidate) : nullptr;
     evaluator_.add_times(evaluated, other == nullptr ? std::numeric_limits<double>::infinity() : other->seconds);
     ++advice_.simulated;
     keep(std::move(evaluated));
+  } catch (const UsageError& error) {
+    impossible_.push_back({candidate, 0, error.what()});
   }
 
   /// Inserts a plan among the best, one per schedule and mesh.
@@ -199,6 +216,8 @@ class Search {
   std::size_t kept_;  // while candidates are visited
   Prune prune_;
   Evaluator evaluator_;
+  std::set<std::string> seen_;                           // schedule_of() candidates that were evaluated
+  std::vector<Rejected> impossible_;                     // the last of all that are rejected
   std::vector<std::pair<double, Candidate>> too_large_;  // by their least bytes, the smallest first
   std::optional<Evaluated> nearest_;                     // of those that exceed the limit
   Advice advice_;

@@ -4,10 +4,11 @@
 /// within a limit of memory.
 ///
 /// The search is exact over candidates_of(request). It goes through the candidates in the order of a lower bound of
-/// their time (least_seconds), and skips those that cannot change the answer: the bound is no less than the time of the
-/// plan found for the same schedule and mesh, or than the times of six plans more than are asked for. A candidate whose
-/// least_bytes exceed the limit is rejected before its table is made. At the end, layers of the best plans, and of some
-/// after them, move between stages as long as that makes a step faster (Evaluator::move_layers).
+/// their time (Evaluator::least_seconds), and skips those that cannot change the answer: the bound is above the time of
+/// the plan found for the same schedule and mesh, or above the times of six plans more than are asked for. The first of
+/// each schedule is simulated in any case, to say why it is not among the answers. A candidate whose least_bytes exceed
+/// the limit is rejected before its table is made. At the end, layers of the best plans, and of some after them, move
+/// between stages as long as that makes a step faster (Evaluator::move_layers).
 
 #include <string>
 #include <utility>

@@ -4,13 +4,14 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
-#include <set>
+#include <queue>
 #include <utility>
 
 #include "core/base/throw_if.h"
 #include "parallel/advise/late.h"
 #include "parallel/advise/quick_split.h"
 #include "parallel/advise/stage_seconds.h"
+#include "parallel/advise/step_bound.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/data_parallel/buckets.h"
 #include "parallel/data_parallel/step_timeline.h"
@@ -57,9 +58,16 @@ std::vector<double> balanced_seconds(const ModelCosts& costs, bool recompute) {
   return seconds;
 }
 
+/// Returns which rank of a pipeline holds which stage.
+Placement placement_of(const Candidate& candidate) {
+  const int ranks = candidate.mesh.pipeline;
+  return versions_of(candidate.schedule) ? round_robin_placement(ranks, ranks)
+                                         : placement_of(*find_schedule(candidate.schedule), ranks, candidate.chunks);
+}
+
 /// Returns whether tied weights are on two ranks, which then meet in each update.
-bool has_tied_ranks(const ModelCosts& costs, const Schedule& schedule) {
-  return costs.tied_bytes > 0 && schedule.stage_to_rank.front() != schedule.stage_to_rank.back();
+bool has_tied_ranks(const ModelCosts& costs, const Placement& placement) {
+  return costs.tied_bytes > 0 && placement.stage_to_rank.front() != placement.stage_to_rank.back();
 }
 
 /// Returns the bytes of the gradients of some layers, in the order in which they arrive.
@@ -146,13 +154,14 @@ const Schedule& Evaluator::table(const Candidate& candidate) {
   return tables_[sizes] = std::move(schedule);
 }
 
-Split Evaluator::split_of(const Candidate& candidate, const Schedule& schedule) {
+Split Evaluator::split_of(const Candidate& candidate) {
+  const Placement placement = placement_of(candidate);
   const auto layers = static_cast<int>(costs(candidate).layers.size());
-  const Split equal = split_by_layers(layers, schedule.stage_count());
+  const Split equal = split_by_layers(layers, placement.stage_count());
   if (candidate.balanced == Balanced::layers) {
     return equal;
   }
-  const bool has_one = has_one_stage_per_rank(schedule);  // then neither the schedule nor the micro-batches matter
+  const bool has_one = has_one_stage_per_rank(placement);  // then neither the schedule nor the micro-batches matter
   const Sizes sizes{has_one ? "" : candidate.schedule, candidate.mesh.pipeline, has_one ? 1 : candidate.microbatches,
                     candidate.chunks};
   const std::tuple key{sizes, samples_of(request_, candidate), candidate.mesh.tensor, candidate.recompute};
@@ -160,22 +169,47 @@ Split Evaluator::split_of(const Candidate& candidate, const Schedule& schedule) 
     return found->second;
   }
   return splits_[key] =
-             quick_split(balanced_seconds(costs(candidate), candidate.recompute), schedule, candidate.microbatches);
+             quick_split(balanced_seconds(costs(candidate), candidate.recompute), placement, candidate.microbatches);
 }
 
 std::vector<Link> Evaluator::group_links(const Evaluated& evaluated, MeshDirection direction) {
   std::vector<Link> links;
-  for (const int rank : table(evaluated.candidate).stage_to_rank) {
+  for (const int rank : placement_of(evaluated.candidate).stage_to_rank) {
     links.push_back(links_.among(evaluated.candidate.mesh, direction, rank));
   }
   return links;
 }
 
-Evaluated Evaluator::memory(const Candidate& candidate) {
-  const auto layers = static_cast<int>(costs(candidate).layers.size());
-  static_cast<void>(split_by_layers(layers, candidate.mesh.pipeline * candidate.chunks));  // before a large table
-  return memory(candidate, split_of(candidate, table(candidate)));
+double Evaluator::least_seconds(const Candidate& candidate) {
+  Evaluated evaluated{.candidate = candidate, .split = split_of(candidate)};
+  evaluated.candidate.bucket_size = request_.bucket_size.value_or(*std::rbegin(kBucketSizes));
+  return std::max(stagecoach::least_seconds(costs(candidate), candidate), least_seconds(evaluated));
 }
+
+double Evaluator::least_seconds(const Evaluated& evaluated) {
+  const Candidate& candidate = evaluated.candidate;
+  if (candidate.is_data_parallel() || versions_of(candidate.schedule)) {
+    return 0;
+  }
+  const std::vector<int> ranks = placement_of(candidate).stage_to_rank;
+  const auto stages = stages_of(evaluated);
+  StepRest rest{.messages = link_costs(evaluated).message,
+                .reductions = reductions(evaluated, {}),
+                .updates = tied_seconds(evaluated)};
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    rest.updates[static_cast<std::size_t>(ranks[s])] += stages[s].update;
+    if (s > 0 && ranks[s] == ranks[s - 1]) {
+      rest.messages[s - 1] = 0;
+    }
+  }
+  for (double& update : rest.updates) {
+    update += stages.front().update_once;
+  }
+  return least_step_seconds(*find_schedule(candidate.schedule),
+                            {candidate.mesh.pipeline, candidate.microbatches, candidate.chunks}, stages, rest);
+}
+
+Evaluated Evaluator::memory(const Candidate& candidate) { return memory(candidate, split_of(candidate)); }
 
 Evaluated Evaluator::memory(const Candidate& candidate, Split split) {
   const ModelCosts& model = costs(candidate);
@@ -245,24 +279,34 @@ void Evaluator::move_layers(Evaluated& evaluated) {
   if (evaluated.candidate.mesh.pipeline == 1) {
     return;
   }
-  const auto with_split = [&](const Split& split) {
-    Evaluated moved = memory(evaluated.candidate, split);
-    if (request_.memory_limit == 0 || moved.worst().total() <= request_.memory_limit) {
-      simulate_step(moved);
-    } else {
-      moved.seconds = std::numeric_limits<double>::infinity();
+  double best = evaluated.seconds;
+  const auto seconds_of = [&](const Split& split) {
+    Evaluated moved{.candidate = evaluated.candidate, .split = split};
+    if (const double least = least_seconds(moved); least >= best) {
+      return least;
     }
-    return moved;
+    simulate_step(moved);
+    if (moved.seconds < best && request_.memory_limit > 0 &&
+        memory(moved.candidate, split).worst().total() > request_.memory_limit) {
+      return std::numeric_limits<double>::infinity();
+    }
+    best = std::min(best, moved.seconds);
+    return moved.seconds;
   };
   std::size_t tries = kMaxMovedActions / table(evaluated.candidate).action_count();
-  const TimedSplit found = faster_by_moves(
-      {evaluated.seconds, evaluated.split}, [&](const Split& split) { return with_split(split).seconds; }, tries);
-  evaluated = with_split(found.split);
+  evaluated = memory(evaluated.candidate, faster_by_moves({best, evaluated.split}, seconds_of, tries).split);
+  simulate_step(evaluated);
 }
 
 std::vector<double> Evaluator::reductions(const Evaluated& evaluated) {
+  return reductions(evaluated, first_reduced(table(evaluated.candidate)));
+}
+
+std::vector<double> Evaluator::reductions(const Evaluated& evaluated, const std::set<int>& first_stages) {
+  if (evaluated.candidate.mesh.data == 1) {
+    return std::vector<double>(evaluated.split.size());
+  }
   const std::vector<Link> links = group_links(evaluated, MeshDirection::data);
-  const std::set<int> first_stages = first_reduced(table(evaluated.candidate));
   std::vector<double> seconds;
   auto begin = costs(evaluated.candidate).steps.begin();
   for (std::size_t s = 0; s < links.size(); ++s) {
@@ -275,15 +319,35 @@ std::vector<double> Evaluator::reductions(const Evaluated& evaluated) {
   return seconds;
 }
 
+std::vector<StageSeconds> Evaluator::stages_of(const Evaluated& evaluated) {
+  return seconds_of_stages(costs(evaluated.candidate), evaluated.candidate, evaluated.split,
+                           group_links(evaluated, MeshDirection::tensor));
+}
+
+std::vector<double> Evaluator::tied_seconds(const Evaluated& evaluated) {
+  const MeshSizes& mesh = evaluated.candidate.mesh;
+  const ModelCosts& model = costs(evaluated.candidate);
+  const Placement placement = placement_of(evaluated.candidate);
+  const int first = placement.stage_to_rank.front();
+  const int last = placement.stage_to_rank.back();
+  std::vector<double> seconds(static_cast<std::size_t>(mesh.pipeline));
+  if (has_tied_ranks(model, placement)) {  // the gradient comes, and the new values go back
+    const double both_ways = 2 * links_.between(mesh, first, last).seconds(model.tied_bytes);
+    seconds[static_cast<std::size_t>(first)] = seconds[static_cast<std::size_t>(last)] = both_ways;
+  } else {
+    seconds[static_cast<std::size_t>(first)] = model.tied_update;
+  }
+  return seconds;
+}
+
 Costs Evaluator::link_costs(const Evaluated& evaluated) {
-  const Schedule& schedule = table(evaluated.candidate);
-  Costs links = Costs::uniform(schedule.stage_count(), 0, 0, 0);
+  const std::vector<int> ranks = placement_of(evaluated.candidate).stage_to_rank;
+  Costs links = Costs::uniform(static_cast<int>(ranks.size()), 0, 0, 0);
   links.message.clear();
   links.bytes = message_bytes(costs(evaluated.candidate), evaluated.split);
   links.eager_bytes = kEagerBytes;
   for (std::size_t s = 0; s < links.bytes.size(); ++s) {
-    const Link link =
-        links_.between(evaluated.candidate.mesh, schedule.stage_to_rank[s], schedule.stage_to_rank[s + 1]);
+    const Link link = links_.between(evaluated.candidate.mesh, ranks[s], ranks[s + 1]);
     links.message.push_back(link.seconds(links.bytes[s]));
     links.transfer.push_back(link.transfer_seconds(links.bytes[s]));
   }
@@ -306,23 +370,14 @@ void Evaluator::simulate_late(Evaluated& evaluated) {
 }
 
 void Evaluator::simulate_pipeline(Evaluated& evaluated) {
-  const Candidate& candidate = evaluated.candidate;
-  const MeshSizes& mesh = candidate.mesh;
-  const ModelCosts& model = costs(candidate);
-  const Schedule& schedule = table(candidate);
-  const auto stages =
-      seconds_of_stages(model, candidate, evaluated.split, group_links(evaluated, MeshDirection::tensor));
+  const Schedule& schedule = table(evaluated.candidate);
+  const auto stages = stages_of(evaluated);
   Costs links = link_costs(evaluated);
   links.average = reductions(evaluated);
   ActionSeconds seconds = seconds_of_actions(schedule, stages);
-  const auto first = static_cast<std::size_t>(schedule.stage_to_rank.front());
-  if (has_tied_ranks(model, schedule)) {
-    const double there =
-        links_.between(mesh, schedule.stage_to_rank.front(), schedule.stage_to_rank.back()).seconds(model.tied_bytes);
-    seconds[first].back() += 2 * there;  // the gradient comes, and the new values go back
-    seconds[static_cast<std::size_t>(schedule.stage_to_rank.back())].back() += 2 * there;
-  } else {
-    seconds[first].back() += model.tied_update;
+  const std::vector<double> tied = tied_seconds(evaluated);
+  for (std::size_t r = 0; r < tied.size(); ++r) {
+    seconds[r].back() += tied[r];
   }
   Simulation simulation = simulate(schedule, links, seconds);
   evaluated.seconds = simulation.seconds;
@@ -366,18 +421,34 @@ void Evaluator::simulate_buckets(Evaluated& evaluated) {
   evaluated.busy = {step.costs.forward + step.costs.backward + step.costs.update};
 }
 
-std::vector<std::pair<double, std::size_t>> in_order_of_bounds(Evaluator& evaluator,
-                                                               const std::vector<Candidate>& candidates) {
-  std::vector<std::pair<double, std::size_t>> bounds;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
+void visit_in_order_of_bounds(Evaluator& evaluator, const std::vector<Candidate>& candidates,
+                              const std::function<bool(const Candidate&, double bound)>& is_worth,
+                              const std::function<void(const Candidate&, double bound)>& visit) {
+  const auto bound_or_zero = [](const auto& bound) {
     try {
-      bounds.emplace_back(least_seconds(evaluator.costs(candidates[i]), candidates[i]), i);
+      return bound();
     } catch (const UsageError&) {
-      bounds.emplace_back(0, i);
+      return 0.0;
+    }
+  };
+  using Entry = std::tuple<double, bool, std::size_t>;  // bound, whether it is that of the split, index
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    open.emplace(bound_or_zero([&] { return least_seconds(evaluator.costs(candidates[i]), candidates[i]); }), false, i);
+  }
+  while (!open.empty()) {
+    const auto [bound, is_of_split, index] = open.top();
+    open.pop();
+    const Candidate& candidate = candidates[index];
+    if (!is_worth(candidate, bound)) {
+      continue;
+    }
+    if (is_of_split) {
+      visit(candidate, bound);
+    } else {
+      open.emplace(std::max(bound, bound_or_zero([&] { return evaluator.least_seconds(candidate); })), true, index);
     }
   }
-  std::sort(bounds.begin(), bounds.end());
-  return bounds;
 }
 
 }  // namespace stagecoach

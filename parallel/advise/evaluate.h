@@ -3,9 +3,11 @@
 /// What one candidate takes: the time of its step, its memory and its messages, by the simulation that the chapters'
 /// plans use.
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "parallel/advise/candidate.h"
 #include "parallel/advise/mesh_links.h"
 #include "parallel/advise/rank_memory.h"
+#include "parallel/advise/stage_seconds.h"
 #include "parallel/schedule/schedule.h"
 
 namespace stagecoach {
@@ -41,6 +44,9 @@ class Evaluator {
 
   /// Returns the costs of the candidate's layers. Throws UsageError if there are none.
   const ModelCosts& costs(const Candidate& candidate);
+  /// Returns the least seconds of the candidate's step with its split, whatever the size of its buckets: see
+  /// least_step_seconds(). Throws UsageError for more stages than layers.
+  double least_seconds(const Candidate& candidate);
   /// Returns the memory of a candidate, with its split. Throws UsageError, which says why, for one that is not
   /// possible: more stages than layers, or sizes that the schedule does not accept.
   Evaluated memory(const Candidate& candidate);
@@ -56,12 +62,18 @@ class Evaluator {
   using Sizes = std::tuple<std::string, int, int, int>;  // of a table: schedule, ranks, micro-batches, chunks
 
   const Schedule& table(const Candidate& candidate);
-  Split split_of(const Candidate& candidate, const Schedule& schedule);
+  Split split_of(const Candidate& candidate);
   Evaluated memory(const Candidate& candidate, Split split);
+  double least_seconds(const Evaluated& evaluated);
+  std::vector<StageSeconds> stages_of(const Evaluated& evaluated);
+  /// Returns by how much tied weights make the update of each rank longer: [ranks].
+  std::vector<double> tied_seconds(const Evaluated& evaluated);
   /// Returns the slowest link of each stage's groups of `direction`: [stages].
   std::vector<Link> group_links(const Evaluated& evaluated, MeshDirection direction);
   /// Returns the seconds in which each stage's gradients are reduced, bucket by bucket.
   std::vector<double> reductions(const Evaluated& evaluated);
+  /// The same where ranks reduce the gradients of `first_stages` first.
+  std::vector<double> reductions(const Evaluated& evaluated, const std::set<int>& first_stages);
   void enlarge_buckets(Evaluated& evaluated, double worth);
   void simulate_step(Evaluated& evaluated);
   /// Returns the times of a candidate's messages; its computations have none.
@@ -78,9 +90,11 @@ class Evaluator {
   std::map<std::tuple<Sizes, std::int64_t, int, bool>, Split> splits_;  // of equal time
 };
 
-/// Returns the least seconds of each candidate, see least_seconds(), and its index: the smallest first. Candidates
-/// whose layers have no costs come before all others, with 0.
-std::vector<std::pair<double, std::size_t>> in_order_of_bounds(Evaluator& evaluator,
-                                                               const std::vector<Candidate>& candidates);
+/// Visits candidates in the order of a bound, the least seconds of a step with their split. Those that are not possible
+/// come with the bound 0. It asks twice whether a candidate `is_worth` a visit: with least_seconds(), and with the
+/// other bound, which takes longer to find.
+void visit_in_order_of_bounds(Evaluator& evaluator, const std::vector<Candidate>& candidates,
+                              const std::function<bool(const Candidate&, double bound)>& is_worth,
+                              const std::function<void(const Candidate&, double bound)>& visit);
 
 }  // namespace stagecoach

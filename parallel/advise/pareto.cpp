@@ -55,14 +55,16 @@ std::vector<Evaluated> pareto(const AdviceRequest& request, std::vector<Evaluate
   const auto is_worth = [&](double seconds, double bytes) {
     return bytes <= limit && !(prunes && front.beats(seconds, bytes));
   };
-  const std::vector<Candidate> all = candidates_of(request);
-  for (const auto& [bound, index] : in_order_of_bounds(evaluator, all)) {
-    const Candidate& candidate = all[index];
+  const auto may_be_worth = [&](const Candidate& candidate, double bound) {
     try {
-      const double least = least_bytes(evaluator.costs(candidate), candidate, request.optimizer_bytes_per_weight_byte);
-      if (!is_worth(bound, least)) {
-        continue;
-      }
+      return is_worth(bound,
+                      least_bytes(evaluator.costs(candidate), candidate, request.optimizer_bytes_per_weight_byte));
+    } catch (const UsageError&) {
+      return false;
+    }
+  };
+  const auto visit = [&](const Candidate& candidate, double bound) {
+    try {
       Evaluated plan = evaluator.memory(candidate);
       if (const double bytes = plan.worst().total(); is_worth(bound, bytes)) {
         evaluator.add_times(plan, prunes ? front.seconds_within(bytes) : std::numeric_limits<double>::infinity());
@@ -70,7 +72,8 @@ std::vector<Evaluated> pareto(const AdviceRequest& request, std::vector<Evaluate
       }
     } catch (const UsageError&) {  // not possible
     }
-  }
+  };
+  visit_in_order_of_bounds(evaluator, candidates_of(request), may_be_worth, visit);
   for (Evaluated& plan : std::vector(front.plans())) {
     evaluator.move_layers(plan);
     front.add(std::move(plan));

@@ -80,12 +80,14 @@ AdviceRequest random_request(std::uint64_t seed) {
           .network = Network(Link{random.uniform(0, 1e-4), random.uniform(1e9, 1e11)}),
           .memory_limit = random.below(3) == 0 ? 0 : random.uniform(0.05, 1.5) * kGiB,
           .optimizer_bytes_per_weight_byte = static_cast<double>(random.below(3)),
-          .costs = [layers](std::int64_t samples, int tensor) {
-            throw_if<UsageError>(tensor > 2, "a rank needs a head of its own");
-            ModelCosts costs = in_proportion(layers, static_cast<double>(samples) / tensor);
-            costs.exchanges.assign(layers.size(), {{.forward = 2, .backward = 2, .numel = 1 << 16}});
-            return costs;
-          }};
+          .costs =
+              [layers](std::int64_t samples, int tensor) {
+                throw_if<UsageError>(tensor > 2, "a rank needs a head of its own");
+                ModelCosts costs = in_proportion(layers, static_cast<double>(samples) / tensor);
+                costs.exchanges.assign(layers.size(), {{.forward = 2, .backward = 2, .numel = 1 << 16}});
+                return costs;
+              },
+          .late = random.below(3) == 0};
 }
 
 /// The answers as texts, or the error; and how many candidates were simulated.
@@ -129,6 +131,25 @@ TEST(Advise, FindsWhatBruteForceFinds) {
     pruned += found.simulated < all.simulated ? 1 : 0;
   }
   EXPECT_GT(pruned, 50);
+}
+
+// What the search does not simulate is no faster than its bound, and the bounds of most schedules are close.
+TEST(Advise, KnowsHowFastAStepCanBe) {
+  int close = 0;
+  int all = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const AdviceRequest request = random_request(seed);
+    Evaluator evaluator(request);
+    for (const Candidate& candidate : candidates_of(request)) {
+      if (const std::optional<Evaluated> plan = evaluated(evaluator, candidate)) {
+        const double least = evaluator.least_seconds(candidate);
+        EXPECT_LE(least, plan->seconds) << "seed " << seed << ": " << to_string(candidate);
+        close += least > 0.9 * plan->seconds ? 1 : 0;
+        ++all;
+      }
+    }
+  }
+  EXPECT_GT(close, all / 2);
 }
 
 // Every candidate with every size of buckets that is tried.
