@@ -275,7 +275,9 @@ std::shared_ptr<Allocator::MetaMemories> meta_memories() {
   return this_threads_memories;
 }
 
-void use_meta_memories(std::shared_ptr<Allocator::MetaMemories> memories) { this_threads_memories = std::move(memories); }
+void use_meta_memories(std::shared_ptr<Allocator::MetaMemories> memories) {
+  this_threads_memories = std::move(memories);
+}
 
 Allocator& allocator(Device device) {
   switch (device.type) {

@@ -97,8 +97,8 @@ class Allocator {
 
 /// Returns the allocator of `device`. Throws UsageError if the device does not exist.
 Allocator& allocator(Device device);
-/// Return and replace the memories of the devices `meta` that this thread plans for. Each thread has its own, as it plans
-/// by itself, unless it works for another one and uses that one's.
+/// Return and replace the memories of the devices `meta` that this thread plans for. Each thread has its own, as it
+/// plans by itself, unless it works for another one and uses that one's.
 std::shared_ptr<Allocator::MetaMemories> meta_memories();
 void use_meta_memories(std::shared_ptr<Allocator::MetaMemories> memories);
 /// Returns the allocator for new tensors on `device`: the device's own or, while this thread records work that will be
