@@ -1,13 +1,33 @@
 // What stands below the timeline: activations and links on its axis of time, idle over micro-batches, parts of the step.
-import { B, F, RECV_B, RECV_F, W } from "./library.js";
-import { RED, number, percent } from "./painter.js";
+import { B, F, RECV_B, RECV_F, U, W } from "./library.js";
+import { FILLS, RED, number, percent } from "./painter.js";
 
-// Micro-batches whose activations a rank keeps, in shares of all its layers, over time.
+// The versions of the weights that a rank keeps, [[time, versions]] from each change on; empty where nothing is updated.
+// One that is not the newest is kept until its last use (parallel/schedule/ledger.h).
+export function versionsOf(actions, rank) {
+  const { rankBegin } = actions.result;
+  const [begin, end] = [rankBegin[rank], rankBegin[rank + 1]];
+  const lastUse = new Map();
+  for (let i = begin; i < end; ++i) if (actions.version(i) >= 0) lastUse.set(actions.version(i), i);
+  if (lastUse.size === 0) return [];
+  const points = [[0, 1]];
+  const kept = new Set([0]);
+  let newest = 0;
+  for (let i = begin; i < end; ++i) {
+    const isUpdate = actions.operation(i) === U;
+    if (isUpdate) kept.add((newest = actions.version(i)));
+    for (const version of kept) if (version < newest && (lastUse.get(version) ?? -1) <= i) kept.delete(version);
+    if (kept.size !== points.at(-1)[1]) points.push([isUpdate ? actions.start(i) : actions.end(i), kept.size]);
+  }
+  return points;
+}
+
+// Micro-batches whose activations a rank keeps, in shares of all its layers, and versions of its weights, over time.
 export function drawActivations(painter, actions, layout, theme, limit) {
   const { result } = actions;
   const share = result.rankCount / result.stages;
   let most = Math.max(limit, 1);
-  for (let rank = 0; rank < result.rankCount; ++rank) most = Math.max(most, share * result.ranks[7 * rank]);
+  for (let rank = 0; rank < result.rankCount; ++rank) most = Math.max(most, share * result.ranks[7 * rank], result.ranks[7 * rank + 1]);
   for (let rank = 0; rank < result.rankCount; ++rank) {
     const bottom = layout.y(rank) + layout.bar;
     const height = (alive) => bottom - (alive / most) * layout.bar;
@@ -30,6 +50,9 @@ export function drawActivations(painter, actions, layout, theme, limit) {
     painter.line(points.slice(1, -1), colour, { width: 1.5 });
     painter.line([[layout.x(0), bottom], [layout.x(layout.horizon), bottom]], theme.line); // prettier-ignore
     if (limit > 0) painter.line([[layout.x(0), height(limit)], [layout.x(layout.horizon), height(limit)]], RED, { dash: [4, 3] }); // prettier-ignore
+    const versions = versionsOf(actions, rank).map(([time, count]) => [layout.x(time), height(count)]);
+    const steps = versions.flatMap(([x, y], i) => (i === 0 ? [[x, y]] : [[x, versions[i - 1][1]], [x, y]]));
+    if (steps.length > 0) painter.line([...steps, [layout.x(result.seconds), steps.at(-1)[1]]], FILLS[U], { width: 1.5 }); // prettier-ignore
     if (layout.pitch > 14) painter.text(0, bottom - 2, `rank ${rank}: ${number(peak, 3)}`, colour === RED ? RED : theme.text, { size: 11 });
   }
 }

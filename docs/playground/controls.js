@@ -1,5 +1,5 @@
 // The form: one control per setting, shown where the schedule has it.
-import { VERSIONS } from "./library.js";
+import { VERSIONS, rankLinks } from "./library.js";
 import { number } from "./painter.js";
 import { LINKS } from "./profile.js";
 import { MODELS } from "./profiles.js";
@@ -52,25 +52,23 @@ export function makeControls(form, library, state, change) {
       <p id="profile-note" class="quiet"></p>
       ${range("forward", state)}${range("input", state)}${range("weight", state)}${range("update", state)}
       ${check("recompute", "recompute (activation checkpointing)", state)}</details>
-    <details id="per-stage"${state.stages.length ? " open" : ""}><summary>Times of each stage</summary><div id="stages"></div></details>
+    <details id="per-stage"${state.stages.length ? " open" : ""}><summary>Times of each stage</summary><div id="stages" class="bars"></div></details>
     <details${open}><summary>Messages</summary>${choice("link", "link", Object.keys(LINKS).map((name) => [name, name]), state.link)}${range("latency", state)}${range("transfer", state)}
       ${choice("receives", "receives are posted", [["ahead", "ahead"], ["use", "at use"]], state.receives)}
       ${check("waits", "senders wait for their receivers", state)}</details>
+    <details id="per-link"${state.links.length ? " open" : ""}><summary>Messages of each link</summary><div id="each-link" class="bars"></div></details>
     <details${open}><summary>Memory</summary>${range("limit", state)}</details>`; // prettier-ignore
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", ({ target }) => {
-    if (target.dataset.stage) return change("stages", stagesFrom(form));
+    const { list } = target.dataset;
+    if (list) return change(list, [...target.parentElement.children].map((input) => Number(input.value)));
     const value = target.type === "checkbox" ? target.checked : target.type === "range" ? Number(target.value) : target.value;
     change(target.name, value);
   });
 }
 
-function stagesFrom(form) {
-  return [...form.querySelectorAll("#stages input")].map((input) => Number(input.value));
-}
-
 // Shows the state, with only those controls that matter for it.
-export function showControls(form, library, state, stages) {
+export function showControls(form, library, state, stageToRank) {
   const kind = library.kinds.find(({ name }) => name === state.schedule) ?? library.kinds[0];
   const [isTable, isProfiled] = [Boolean(state.table), Boolean(state.model)];
   const has = {
@@ -95,7 +93,10 @@ export function showControls(form, library, state, stages) {
   }
   form.querySelector("#summary").textContent = isTable ? "a table of your own" : kind.summary;
   form.querySelector("#profile-note").textContent = isProfiled ? profileNote(state) : "";
-  showStages(form.querySelector("#stages"), state, stages);
+  showBars(form.querySelector("#stages"), "stages", state, Array.from(stageToRank, (_, s) => `stage ${s}`));
+  const links = rankLinks(stageToRank).map(([a, b]) => `link ${a} – ${b}`);
+  showBars(form.querySelector("#each-link"), "links", state, links);
+  form.querySelector("#per-link").hidden = links.length === 0;
 }
 
 // How the model is cut, as far as it can be.
@@ -103,13 +104,15 @@ function profileNote(state) {
   return MODELS[state.model] ? `Micro-batches of ${MODELS[state.model].microbatch}; its layers are cut so that the slowest stage is the fastest. Updates, and adding gradients up, are left out.` : "";
 }
 
-function showStages(element, state, stages) {
-  const count = Math.min(stages, 64);
+// One bar per name: the factors of the state's `list`.
+function showBars(element, list, state, names) {
+  const count = Math.min(names.length, 64);
   if (element.children.length !== count) {
-    element.innerHTML = Array.from({ length: count }, (_, s) => `<input type="range" data-stage="${s}" min="0.25" max="4" step="0.25" aria-label="time of stage ${s}">`).join("");
+    element.innerHTML = `<input type="range" data-list="${list}" min="0.25" max="4" step="0.25">`.repeat(count);
   }
-  [...element.children].forEach((input, s) => {
-    input.value = state.stages[s] ?? 1;
-    input.title = `stage ${s}: ${number(Number(input.value))} times`;
+  [...element.children].forEach((input, i) => {
+    input.value = state[list][i] ?? 1;
+    input.ariaLabel = `time of ${names[i]}`;
+    input.title = `${names[i]}: ${number(Number(input.value))} times`;
   });
 }

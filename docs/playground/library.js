@@ -71,8 +71,7 @@ export class Library {
     return this.call("make", state.schedule, state.ranks, state.microbatches, state.chunks, state.group);
   }
   setCosts(state) {
-    const stageToRank = this.array("stageToRank");
-    const costs = costsOf(state, stageToRank.length, Math.max(...stageToRank) + 1);
+    const costs = costsOf(state, this.array("stageToRank"));
     this.module.HEAPF64.set(costs, this.call("costs") / 8);
     return costs;
   }
@@ -115,16 +114,33 @@ function giveTimesToWaiting(result, costs, recompute) {
   }
 }
 
+// Returns the links between ranks, [[a, b]], in the order in which a micro-batch first passes them.
+export function rankLinks(stageToRank) {
+  const links = [];
+  for (let s = 1; s < stageToRank.length; ++s) {
+    const [a, b] = [stageToRank[s - 1], stageToRank[s]];
+    if (a !== b && !links.some((link) => link.includes(a) && link.includes(b))) links.push([a, b]);
+  }
+  return links;
+}
+
 // Returns the costs in the order of playground_costs. A rank's work is the same with any number of chunks.
-export function costsOf(state, stages, ranks) {
+export function costsOf(state, stageToRank) {
+  const stages = stageToRank.length;
+  const ranks = Math.max(...stageToRank) + 1;
+  const links = rankLinks(stageToRank);
+  const factors = Array.from({ length: stages - 1 }, (_, s) => {
+    const link = links.findIndex((one) => one.includes(stageToRank[s]) && one.includes(stageToRank[s + 1]));
+    return state.links[link] ?? 1; // a border within a rank has no link
+  });
   const update = Array(ranks).fill(state.model ? 0 : state.update);
   if (state.model) {
-    const { forward, input, weight, message, transfer } = profiledCosts(state, stages);
+    const { forward, input, weight, message, transfer } = profiledCosts(state, stages, factors);
     return [...forward, ...input, ...weight, ...message, ...transfer, ...update];
   }
   const share = ranks / stages;
   const each = (cost) => Array.from({ length: stages }, (_, s) => cost * share * (state.stages[s] ?? 1));
-  const border = (cost) => Array(stages - 1).fill(cost);
+  const border = (cost) => factors.map((factor) => cost * factor);
   return [
     ...each(state.forward), ...each(state.input), ...each(state.weight),
     ...border(state.latency + state.transfer), ...border(state.transfer), ...update,

@@ -7,7 +7,7 @@ import { LEGAL, Library } from "./library.js";
 import { numbersOf, peakOf, verdictOf } from "./numbers.js";
 import { CanvasPainter, number, percent, themeOf } from "./painter.js";
 import { addressOf, History, stateOf } from "./state.js";
-import { isMovable, moved, placeAt, placeOf, showProblems } from "./table.js";
+import { isMovable, moved, nearestText, placeAt, placeOf, showProblems } from "./table.js";
 import { drawTimeline, hit, horizonOf, Layout } from "./timeline.js";
 import { showTour, TOUR } from "./tour.js";
 
@@ -53,7 +53,7 @@ class Page {
     }
     clearTimeout(this.addressTimer); // the browser takes longer for it than for the picture
     this.addressTimer = setTimeout(() => history.replaceState(null, "", `#${addressOf(this.state)}`), 0);
-    showControls(element("controls"), this.library, this.state, this.result?.stages ?? 0);
+    showControls(element("controls"), this.library, this.state, this.result?.stageToRank ?? []);
     this.showVerdict(result);
     this.drawTimelines();
     const rest = () => (this.showTable(result), this.drawDetails(result));
@@ -80,6 +80,7 @@ class Page {
   showVerdict(result) {
     showProblems(element("problems"), result, this.state);
     element("repair").hidden = result.status === LEGAL;
+    element("nearest").textContent = result.status === LEGAL || !this.state.table ? "" : nearestText(this.state.table, this.library.repaired(this.state));
     element("reset").hidden = !this.state.table;
     for (const id of ["timeline", "details", "numbers"]) element(id).classList.toggle("stale", !result.rankBegin);
     for (const id of ["details", "numbers"]) element(id).hidden = Boolean(result.rankBegin) && result.status !== LEGAL;
@@ -116,7 +117,10 @@ class Page {
     const theme = themeOf(document.documentElement);
     this.draw("activations", this.actions, drawActivations, this.state.limit);
     const peaks = Array.from({ length: result.rankCount }, (_, rank) => number(peakOf(result, rank), 3));
-    element("activations").setAttribute("aria-label", `At most ${peaks.join(", ")} micro-batches, rank by rank`);
+    const versions = Array.from({ length: result.rankCount }, (_, rank) => result.ranks[7 * rank + 1]);
+    const hasVersions = this.state.schedule === "pipedream" && !this.state.table;
+    element("versions-note").hidden = !hasVersions;
+    element("activations").setAttribute("aria-label", `At most ${peaks.join(", ")} micro-batches${hasVersions ? ` and ${versions.join(", ")} versions of the weights` : ""}, rank by rank`);
     this.drawLinkRows(theme);
     this.library.explain(result);
     element("waterfall").innerHTML = waterfall(result);

@@ -46,8 +46,9 @@ export function splitOf(layers, stages) {
   return split;
 }
 
-// Returns { forward, input, weight } of each stage, and { message, transfer } of each border between two.
-export function profiledCosts(state, stages) {
+// Returns { forward, input, weight } of each stage, and { message, transfer } of each border between two, whose messages
+// take `factors` times as long as on the named link.
+export function profiledCosts(state, stages, factors) {
   const layers = layersOf(state);
   const [latency, bytesPerMs] = LINKS[state.link];
   const costs = { forward: [], input: [], weight: [], message: [], transfer: [] };
@@ -57,9 +58,10 @@ export function profiledCosts(state, stages) {
     const factor = state.stages[costs.forward.length] ?? 1;
     const sum = (which) => factor * stage.reduce((all, layer) => all + layer[which], 0);
     ["forward", "input", "weight"].forEach((name, which) => costs[name].push(sum(which)));
+    const slower = factors[costs.transfer.length] ?? 1;
     const transfer = stage.at(-1)[3] / bytesPerMs;
-    costs.transfer.push(transfer);
-    costs.message.push(latency + transfer);
+    costs.transfer.push(slower * transfer);
+    costs.message.push(slower * (latency + transfer));
   }
   costs.transfer.pop(); // the last stage sends to nobody
   costs.message.pop();

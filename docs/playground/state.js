@@ -2,7 +2,7 @@
 
 export const DEFAULTS = Object.freeze({
   schedule: "1f1b", ranks: 4, microbatches: 8, chunks: 0, group: 0,
-  forward: 1, input: 1, weight: 1, update: 0, stages: [], // factors of the stages' times; 1 where there is none
+  forward: 1, input: 1, weight: 1, update: 0, stages: [], links: [], // factors of the times of stages and links; 1 where there is none
   model: "", device: "h200", link: "nvlink4", // profiled costs in place of those three, the update and messages below
   latency: 0, transfer: 0, receives: "ahead", waits: false, recompute: false,
   versions: "stash", batch: 1, limit: 0, // micro-batches of activations; 0: no limit

@@ -31,6 +31,14 @@ export function isMovable(table) {
   return !/SEND|RECV|U/.test(table);
 }
 
+// Says how the nearest legal table differs; "" if there is none.
+export function nearestText(table, nearest) {
+  const [before, after] = [table, nearest].map((text) => text.trim().split("\n").map((line) => line.replaceAll(/\s/g, "")));
+  const changed = after.flatMap((line, rank) => (line === before[rank] ? [] : [rank]));
+  if (!nearest || changed.length === 0) return "";
+  return `The nearest legal table: ${changed.map((rank) => `rank ${rank} runs ${after[rank]}`).join("; ")}.`;
+}
+
 export function showProblems(list, result, state) {
   const good = state.table ? "legal: it ends, and trains what one device would train" : "";
   const problems = result.status === 2 ? [good].filter(Boolean) : result.problems;

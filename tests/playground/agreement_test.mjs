@@ -1,10 +1,15 @@
-// WebAssembly says what native code says, in all fields: node agreement_test.mjs SCHEDULES.js NATIVE_ROWS
+// WebAssembly says what native code says, in all fields: node agreement_test.mjs SCHEDULES.js NATIVE_ROWS [CHROMIUM PAGE]
+// With the last two a page in a browser says it, otherwise node.
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
+import { Actions } from "../../docs/playground/cause.js";
+import { versionsOf } from "../../docs/playground/charts.js";
 import { costsOf, LEGAL, Library, VERSIONS } from "../../docs/playground/library.js";
 import { DEFAULTS } from "../../docs/playground/state.js";
+import { resolve } from "node:path";
+import { Browser } from "./browser.mjs";
 
-const [schedules, nativeRows] = process.argv.slice(2);
+const [schedules, nativeRows, chromium, page] = process.argv.slice(2);
 const library = new Library(await createRequire(import.meta.url)(schedules)());
 const ARRAYS = ["rankBegin", "actions", "times", "ranks", "rankTimes", "figures", "stageToRank", "explanation", "traffic"];
 const FIELDS = ["status", "message", ...ARRAYS, "idle", "table", "lowered", "repaired"];
@@ -24,7 +29,9 @@ function hashOf(bytes) {
   for (const byte of bytes) hash = Math.imul(hash ^ byte, 16777619);
   return hash >>> 0;
 }
-const hashOfText = (which) => hashOf(new TextEncoder().encode(library.text(which)));
+function hashOfText(which) {
+  return hashOf(new TextEncoder().encode(library.text(which)));
+}
 
 function randomState() {
   const tenths = () => random(40) / 10;
@@ -33,7 +40,8 @@ function randomState() {
     ...DEFAULTS, schedule: kind.name, ranks: 1 + random(8), microbatches: 1 + random(24),
     chunks: kind.maxChunks > kind.minChunks ? random(4) : 0, group: kind.takesGroup && random(3) === 0 ? random(9) : 0,
     versions: pick(VERSIONS), batch: 1 + random(4), forward: tenths(), input: tenths(), weight: tenths(), update: tenths(), latency: tenths(),
-    transfer: tenths() / 7, stages: Array.from({ length: 16 }, () => 0.25 + random(12) / 4), receives: pick(["use", "ahead"]), waits: random(3) === 0, recompute: random(3) === 0,
+    transfer: tenths() / 7, stages: Array.from({ length: 16 }, () => 0.25 + random(12) / 4),
+    links: Array.from({ length: random(9) }, () => 0.25 + random(12) / 4), receives: pick(["use", "ahead"]), waits: random(3) === 0, recompute: random(3) === 0,
   }; // prettier-ignore
 }
 
@@ -60,8 +68,16 @@ function lineOf(state) {
     : state.schedule === "pipedream" ? ["make_pipedream", state.ranks, state.microbatches, state.batch, VERSIONS.indexOf(state.versions)]
     : ["make", state.schedule, state.ranks, state.microbatches, state.chunks, state.group]; // prettier-ignore
   const stageToRank = library.set(state) ? library.array("stageToRank") : [0];
-  const costs = costsOf(state, stageToRank.length, Math.max(...stageToRank) + 1);
+  const costs = costsOf(state, stageToRank);
   return [...begin, state.receives === "use" ? 0 : 4, Number(state.waits), Number(state.recompute), costs.join(",")].join("\t");
+}
+
+// Whether the versions that the page draws reach the library's peaks.
+function drawsAllVersions(state) {
+  const result = library.run(state);
+  if (result.status !== LEGAL || state.schedule !== "pipedream" || state.table) return true;
+  const actions = new Actions(result);
+  return [...Array(result.rankCount).keys()].every((rank) => Math.max(...versionsOf(actions, rank).map(([, count]) => count)) === result.ranks[7 * rank + 1]);
 }
 
 function rowOf(state) {
@@ -76,17 +92,32 @@ function rowOf(state) {
   return row.join(" ");
 }
 
+async function rowsInBrowser(states) {
+  const browser = await Browser.open(chromium);
+  await browser.go(`file://${resolve(page)}`);
+  const rows = await browser.evaluate(`(() => {
+    const [library, ARRAYS, LEGAL] = [playground.library, ${JSON.stringify(ARRAYS)}, ${LEGAL}];
+    ${hashOf} ${hashOfText} ${rowOf}
+    return ${JSON.stringify(states)}.map(rowOf);
+  })()`);
+  await browser.close();
+  return rows;
+}
+
 const states = [...Array.from({ length: 300 }, randomState), ...Array.from({ length: 200 }, () => ({ ...randomState(), table: mutatedTable() }))];
 const native = execFileSync(nativeRows, { input: `${states.map(lineOf).join("\n")}\n`, encoding: "utf8", maxBuffer: 1 << 26 }).trim().split("\n");
+const rows = chromium ? await rowsInBrowser(states) : states.map(rowOf);
 const counts = [0, 0, 0];
 let different = 0;
 states.forEach((state, i) => {
-  const [row, other] = [rowOf(state).split(" "), (native[i] ?? "").split(" ")];
+  const [row, other] = [rows[i].split(" "), (native[i] ?? "").split(" ")];
   ++counts[row[0]];
   const fields = row.flatMap((value, at) => (value === other[at] ? [] : [FIELDS[at] ?? at]));
   if (fields.length === 0 && row.length === other.length) return;
   ++different;
   console.error(`${lineOf(state)}\n  differs in ${fields.join(", ")}`);
 });
+const wrongVersions = states.filter((state) => !drawsAllVersions(state));
+for (const state of wrongVersions) console.error(`${lineOf(state)}\n  draws other versions of the weights than the library keeps at most`);
 console.log(`${states.length} cases: ${counts[2]} legal, ${counts[1]} stuck, ${counts[0]} refused; ${different} differ`);
-process.exit(different > 0 || native.length !== states.length || Math.min(...counts) < 20 ? 1 : 0);
+process.exit(different > 0 || wrongVersions.length > 0 || native.length !== states.length || Math.min(...counts) < 20 ? 1 : 0);

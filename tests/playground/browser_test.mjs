@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { resolve } from "node:path";
 import { Browser } from "./browser.mjs";
+import { expectPicture } from "./pictures.mjs";
 
 const [chromium, file] = process.argv.slice(2);
 const page = `file://${resolve(file)}`;
@@ -166,11 +167,43 @@ const tests = {
       !one.ariaLabel && !one.labels?.[0]?.textContent.trim() && !(one.tagName === "BUTTON" && one.textContent.trim())).map((one) => one.outerHTML)`;
     assert.deepEqual(await see(nameless), []);
   },
+  async "messages are slower on a link than on the others"() {
+    await browser.go(`${page}#latency=1&receives=use`);
+    const before = await see("playground.result.seconds");
+    const bars = `[...document.querySelectorAll("#each-link input")]`;
+    assert.deepEqual(await see(`${bars}.map((one) => one.ariaLabel)`), ["time of link 0 – 1", "time of link 1 – 2", "time of link 2 – 3"]);
+    await see(`{ const one = ${bars}[1]; one.value = 3; one.dispatchEvent(new Event("input", { bubbles: true })); }`);
+    assert.ok((await see("playground.result.seconds")) > before);
+    await browser.until(`location.hash === "#links=1+3+1&latency=1&receives=use"`);
+    await browser.go(`${page}#schedule=zbv&ranks=2`); // a border within rank 1, and one link for both arms of the V
+    assert.deepEqual(await see(`${bars}.map((one) => one.ariaLabel)`), ["time of link 0 – 1"]);
+  },
+  async "an illegal table says the nearest legal one"() {
+    await browser.go(`${page}#table=${DEADLOCK}`);
+    assert.equal(await text("nearest"), "The nearest legal table: rank 0 runs 0F0,0F1,0B0,0B1.");
+    await click("repair");
+    assert.equal(await text("nearest"), "");
+    assert.match(await see("playground.state.table"), /^0F0,0F1,0B0,0B1\n1F1,1B1,1F0,1B0/);
+  },
   async "nothing is wider than a window of 420 pixels"() {
     await browser.go(page, 420, 800);
     assert.ok((await see("document.documentElement.scrollWidth")) <= 420);
   },
 };
+
+const PICTURES = new URL("pictures.json", import.meta.url);
+for (const [name, address] of [["all views", "schedule=pipedream&microbatches=12&update=0.5&latency=0.5&transfer=0.2&limit=3&pinned=schedule%3Dgpipe"], ["deadlock", `table=${DEADLOCK}`]]) {
+  for (const [width, height] of [[1280, 1900], [420, 2700]]) {
+    for (const colours of ["light", "dark"]) {
+      const picture = `${name}, ${width} pixels, ${colours}`;
+      tests[`looks as its picture: ${picture}`] = async () => {
+        await browser.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: colours }] });
+        await browser.go(`${page}#${address}`, width, height);
+        await expectPicture(browser, PICTURES, picture);
+      };
+    }
+  }
+}
 
 let failed = 0;
 for (const [name, test] of Object.entries(tests)) {
