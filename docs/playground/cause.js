@@ -33,6 +33,10 @@ export class Actions {
   start(i) { return this.result.times[3 * i]; } // prettier-ignore
   end(i) { return this.result.times[3 * i + 1]; } // prettier-ignore
   arrival(i) { return this.result.times[3 * i + 2]; } // prettier-ignore
+  has(operation) {
+    for (let i = 0; i < this.count; ++i) if (this.operation(i) === operation || (operation === B && this.operation(i) === I)) return true;
+    return false;
+  }
   isWork(i) { return this.operation(i) <= U; } // prettier-ignore
   name(i) { return `${this.stage(i)}${OPERATIONS[this.operation(i)]}${this.microbatch(i)}`; } // prettier-ignore
   hasRun(i) { return this.result.ranks[7 * this.rankOf[i] + 3] < 0 || i < this.result.ranks[7 * this.rankOf[i] + 3]; } // prettier-ignore

@@ -124,18 +124,26 @@ export function partsOf(result) {
   ];
 }
 
-export const waterfall = (result) => partTable(partsOf(result), result.seconds, (time) => number(time) + result.unit);
+// With the parts of the pinned schedule in a column of their own.
+export function waterfall(result, pinned) {
+  const text = (time) => number(time) + result.unit;
+  const others = pinned?.explanation && pinned.unit === result.unit ? [...partsOf(pinned).map(([, time]) => time), pinned.seconds].map(text) : [];
+  return partTable(partsOf(result), result.seconds, text, others);
+}
 
-// A table of parts [[name, seconds, why]], with bars one after the other; `text` says how a time is written.
-export function partTable(parts, total, text) {
+// A table of parts [[name, seconds, why]], with bars one after the other; `text` says how a time is written, and `others`
+// are those of the pinned schedule, as texts.
+export function partTable(parts, total, text, others = []) {
   let before = 0;
-  const rows = parts.map(([name, seconds, why]) => {
+  const other = (i) => (others.length > 0 ? `<td class="quiet">${others[i]}</td>` : "");
+  const head = others.length > 0 ? `<tr><th></th><td></td><td></td><td></td><td class="quiet">pinned</td></tr>` : "";
+  const rows = parts.map(([name, seconds, why], i) => {
     const begin = Math.min(before, before + seconds);
     before += seconds;
     const [left, width] = [begin, Math.abs(seconds)].map((value) => (100 * value) / Math.max(total, 1e-12));
-    return `<tr title="${why}"><th scope="row">${name}</th><td class="bar"><i class="${name}" style="margin-left:${left}%;width:${width}%"></i></td><td>${text(seconds)}</td><td>${percent(seconds / Math.max(total, 1e-12))}</td></tr>`;
+    return `<tr title="${why}"><th scope="row">${name}</th><td class="bar"><i class="${name}" style="margin-left:${left}%;width:${width}%"></i></td><td>${text(seconds)}</td><td>${percent(seconds / Math.max(total, 1e-12))}</td>${other(i)}</tr>`;
   });
-  return `${rows.join("")}<tr class="sum"><th scope="row">step</th><td></td><td>${text(total)}</td><td>100%</td></tr>`;
+  return `${head}${rows.join("")}<tr class="sum"><th scope="row">step</th><td></td><td>${text(total)}</td><td>100%</td>${other(parts.length)}</tr>`;
 }
 
 export function microbatchesOfCurve(now) {

@@ -3,11 +3,20 @@ import { VERSIONS, rankLinks } from "./library.js";
 import { number } from "./painter.js";
 import { LINKS } from "./profile.js";
 import { MODELS } from "./profiles.js";
+import { DEFAULTS } from "./state.js";
 
 export const TITLES = {
   naive: "Naive", gpipe: "GPipe", "1f1b": "1F1B", interleaved: "Interleaved 1F1B",
   "interleaved-sync": "Interleaved 1F1B, senders wait", foldx_aiao: "Looped breadth-first", "zb-h1": "Zero bubble H1", "zb-h2": "Zero bubble H2", "interleaved-zb": "Interleaved zero bubble",
   zbv: "Zero bubble V", dualpipev: "DualPipe V", pipedream: "PipeDream",
+}; // prettier-ignore
+
+// What the pinned schedule's heading calls a setting.
+export const TEXTS = { microbatches: "micro-batches", input: "input gradient", weight: "weight gradient", stages: "times of stages", links: "times of links", transfer: "link busy for", waits: "senders wait" }; // prettier-ignore
+
+const POLICIES = {
+  stash: "the newest, kept until its backward", vertical: "of one age on all stages", "2bw": "two versions, one update late", flush: "drains before each update",
+  none: "the newest also backwards: wrong",
 }; // prettier-ignore
 
 const RANGES = {
@@ -41,29 +50,30 @@ function check(name, label, state) {
 
 // Fills the form once; `change(name, value)` hears of every change.
 export function makeControls(form, library, state, change) {
-  const open = innerWidth > 860 ? " open" : "";
-  const names = library.kinds.map((kind) => [kind.name, TITLES[kind.name] ?? kind.name]);
+  const open = (...settings) => (innerWidth > 860 || settings.some((name) => String(state[name]) !== String(DEFAULTS[name])) ? " open" : "");
+  const names = [["", "your own table"], ...library.kinds.map((kind) => [kind.name, TITLES[kind.name] ?? kind.name])];
   form.innerHTML = `
     <details open><summary>Schedule</summary>${choice("schedule", "order of work", names, state.schedule)}<p id="summary" class="quiet"></p>
-      ${range("ranks", state)}${range("microbatches", state)}${range("chunks", state)}${range("group", state)}
-      ${choice("versions", "versions of the weights", VERSIONS.map((name) => [name, name]), state.versions)}${range("batch", state)}</details>
-    <details${open}><summary>Time per micro-batch</summary>${choice("model", "model", [["", "none: times in units"], ...Object.entries(MODELS).map(([name, { title }]) => [name, title])], state.model)}
+      ${range("ranks", state)}${range("microbatches", state)}<p id="batch-note" class="quiet">More of them are a larger batch: each one takes as long.</p>${range("chunks", state)}${range("group", state)}
+      ${choice("versions", "versions of the weights", VERSIONS.map((name) => [name, `${name}: ${POLICIES[name]}`]), state.versions)}${range("batch", state)}</details>
+    <details${open("model", "device", "forward", "input", "weight", "update", "recompute")}><summary>Time per micro-batch</summary>${choice("model", "model", [["", "none: times in units"], ...Object.entries(MODELS).map(([name, { title }]) => [name, title])], state.model)}
       ${choice("device", "device, modelled", Object.keys(MODELS.vit.devices).map((name) => [name, name]), state.device)}
       <p id="profile-note" class="quiet"></p>
       ${range("forward", state)}${range("input", state)}${range("weight", state)}${range("update", state)}
       ${check("recompute", "recompute (activation checkpointing)", state)}</details>
     <details id="per-stage"${state.stages.length ? " open" : ""}><summary>Times of each stage</summary><div id="stages" class="bars"></div></details>
-    <details${open}><summary>Messages</summary>${choice("link", "link", Object.keys(LINKS).map((name) => [name, name]), state.link)}${range("latency", state)}${range("transfer", state)}
+    <details${open("link", "latency", "transfer", "receives", "waits")}><summary>Messages</summary>${choice("link", "link", Object.keys(LINKS).map((name) => [name, name]), state.link)}${range("latency", state)}${range("transfer", state)}
       ${choice("receives", "receives are posted", [["ahead", "ahead"], ["use", "at use"]], state.receives)}
-      ${check("waits", "senders wait for their receivers", state)}</details>
+      ${check("waits", "senders wait for their receivers", state)}
+      <p class="quiet">A receive at use is posted when its action begins. If senders wait for it as well, ranks can block each other.</p></details>
     <details id="per-link"${state.links.length ? " open" : ""}><summary>Messages of each link</summary><div id="each-link" class="bars"></div></details>
-    <details${open}><summary>Memory</summary>${range("limit", state)}</details>`; // prettier-ignore
+    <details${open("limit")}><summary>Memory</summary>${range("limit", state)}<p class="quiet" id="limit-note">A micro-batch counts until its backward, or its W. What else is kept between I and W, gradients of outputs, is left out.</p></details>`; // prettier-ignore
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", ({ target }) => {
     const { list } = target.dataset;
-    if (list) return change(list, [...target.parentElement.children].map((input) => Number(input.value)));
+    if (list) return change(list, [...form.querySelectorAll(`[data-list=${list}]`)].map((input) => Number(input.value)));
     const value = target.type === "checkbox" ? target.checked : target.type === "range" ? Number(target.value) : target.value;
-    change(target.name, value);
+    if (target.name !== "schedule" || value) change(target.name, value);
   });
 }
 
@@ -87,11 +97,15 @@ export function showControls(form, library, state, stageToRank) {
       if (input.type === "range") input.max = Math.max(RANGES[name][2], state[name]);
       input.value = state[name];
     }
+    if (name === "schedule") {
+      input.options[0].hidden = !isTable;
+      input.value = isTable ? "" : state.schedule;
+    }
     if (name === "chunks" && state.chunks === 0) input.value = kind.minChunks ?? 1;
     const text = RANGES[name]?.[4] ?? number;
     if (output) output.textContent = text(Number(input.value));
   }
-  form.querySelector("#summary").textContent = isTable ? "a table of your own" : kind.summary;
+  form.querySelector("#summary").textContent = isTable ? "its lines say the ranks and the micro-batches" : kind.summary;
   form.querySelector("#profile-note").textContent = isProfiled ? profileNote(state) : "";
   showBars(form.querySelector("#stages"), "stages", state, Array.from(stageToRank, (_, s) => `stage ${s}`));
   const links = rankLinks(stageToRank).map(([a, b]) => `link ${a} – ${b}`);
@@ -101,17 +115,20 @@ export function showControls(form, library, state, stageToRank) {
 
 // How the model is cut, as far as it can be.
 function profileNote(state) {
-  return MODELS[state.model] ? `Micro-batches of ${MODELS[state.model].microbatch}; its layers are cut so that the slowest stage is the fastest. Updates, and adding gradients up, are left out.` : "";
+  return MODELS[state.model] ? `Micro-batches of ${MODELS[state.model].microbatch} samples each; its layers are cut so that the slowest stage is the fastest. Updates, and adding gradients up, are left out.` : "";
 }
 
 // One bar per name: the factors of the state's `list`.
 function showBars(element, list, state, names) {
   const count = Math.min(names.length, 64);
   if (element.children.length !== count) {
-    element.innerHTML = `<input type="range" data-list="${list}" min="0.25" max="4" step="0.25">`.repeat(count);
+    element.innerHTML = `<span><output></output><input type="range" data-list="${list}" min="0.25" max="4" step="0.25"><small></small></span>`.repeat(count);
   }
-  [...element.children].forEach((input, i) => {
+  const isRoomy = count <= 12;
+  [...element.children].forEach(({ children: [output, input, name] }, i) => {
     input.value = state[list][i] ?? 1;
+    output.textContent = isRoomy ? number(Number(input.value)) : "";
+    name.textContent = isRoomy ? names[i].replace(/^\w+ /, "").replaceAll(" ", "") : "";
     input.ariaLabel = `time of ${names[i]}`;
     input.title = `${names[i]}: ${number(Number(input.value))} times`;
   });

@@ -1,6 +1,8 @@
 // What leaves the page: files, pictures, and the command that runs the schedule.
-import { SvgPainter } from "./painter.js";
+import { B, F, U, W } from "./library.js";
+import { FILLS, SvgPainter } from "./painter.js";
 import { profileFlags } from "./profile.js";
+import { DEFAULTS } from "./state.js";
 import { Layout, drawTimeline, horizonOf } from "./timeline.js";
 
 export function save(name, content, type = "text/plain") {
@@ -10,14 +12,53 @@ export function save(name, content, type = "text/plain") {
   link.click();
 }
 
-// The timeline as the text of an SVG file, as it looks on paper.
-export function svgOf(actions, title) {
-  const theme = { text: "#000000", quiet: "#555555", line: "#e3e7eb", idle: "#e4e4e4", accent: "#0072b2" };
+const PAPER = { text: "#000000", quiet: "#555555", line: "#e3e7eb", idle: "#e4e4e4", accent: "#0072b2" };
+const LEGEND = [["forward", F], ["backward or input gradient", B], ["weight gradient", W], ["update", U]]; // prettier-ignore
+
+// Timelines [[title, Actions]] below each other on one axis of time, and a legend, as the text of an SVG file: as they look
+// on paper.
+export function svgOf(timelines) {
   const painter = new SvgPainter();
-  const layout = new Layout(actions.result, 960, horizonOf(actions.result));
-  drawTimeline(painter, actions, layout, theme);
-  painter.text(layout.left, layout.height + 14, title, theme.text, { size: 13, weight: 600 });
-  return painter.file(960, layout.height + 24, "#ffffff");
+  const width = 960;
+  const horizon = Math.max(...timelines.map(([, actions]) => horizonOf(actions.result)));
+  let y = 0;
+  for (const [title, actions] of timelines) {
+    painter.text(8, y + 18, title, PAPER.text, { size: 13, weight: 600 });
+    const layout = new Layout(actions.result, width - 16, horizon);
+    painter.inside(8, y + 22, () => drawTimeline(painter, actions, layout, PAPER));
+    y += layout.height + 30;
+  }
+  let x = 68;
+  for (const [name, operation] of LEGEND) {
+    if (!timelines.some(([, actions]) => actions.has(operation))) continue;
+    painter.rect(x, y, 11, 11, FILLS[operation]);
+    painter.text(x + 16, y + 10, name, PAPER.quiet);
+    x += 34 + 6.5 * name.length;
+  }
+  return painter.file(width, y + 22, "#ffffff");
+}
+
+// The picture of an SVG file, at twice its size, as the address of a PNG file.
+export async function pngOf(svg) {
+  const image = new Image();
+  image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+  await image.decode();
+  const canvas = Object.assign(document.createElement("canvas"), { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/png");
+}
+
+// Says what the command leaves out of the state's times; "" if nothing.
+export function commandNote(state) {
+  const isOther = (name) => String(state[name]) !== String(DEFAULTS[name]) && !(Array.isArray(state[name]) && state[name].every((one) => one === 1));
+  const unitTimes = [["forward", "a forward"], ["input", "an input gradient"], ["weight", "a weight gradient"], ["update", "updates"], ["latency", "messages"], ["transfer", "messages"]]; // prettier-ignore
+  const left = [
+    ...(state.model ? [] : unitTimes.filter(([name]) => isOther(name)).map(([, text]) => text)),
+    ...(isOther("stages") ? ["single stages"] : []),
+    ...(isOther("links") && (state.model || state.latency + state.transfer > 0) ? ["single links"] : []),
+  ];
+  const waits = state.waits && !state.table && state.schedule !== "interleaved-sync" ? " Its senders do not wait." : "";
+  return left.length > 0 || waits ? `${left.length > 0 ? `The command does not have the times that you chose for ${[...new Set(left)].join(", ")}, so its step takes another time.` : ""}${waits}`.trim() : "";
 }
 
 // Returns shell commands for the program of chapter 5, or of chapter 4 for schedules that list updates.

@@ -30,7 +30,7 @@ export class Library {
 
   // Returns { status, problems } and the arrays above; without arrays if the table cannot be drawn.
   run(state) {
-    if (!this.set(state)) return { status: 0, problems: [this.text(MESSAGE)] };
+    if (!this.set(state)) return { status: 0, problems: [inPageWords(this.text(MESSAGE), state)] };
     const problem = profileProblem(state, this.array("stageToRank").length);
     if (problem) return { status: 0, problems: [problem] };
     const costs = this.setCosts(state);
@@ -90,6 +90,12 @@ export class Library {
   arrays(names) {
     return Object.fromEntries(names.map((name) => [name, this.array(name)]));
   }
+}
+
+// The library's advice names its parameters; the page has other names for them.
+function inPageWords(message, state) {
+  const perBatch = state.schedule === "pipedream" && !state.table;
+  return message.replaceAll("`microbatches`", perBatch ? "micro-batches per batch:" : "micro-batches:").replaceAll(/`(\w+)`/g, "$1");
 }
 
 function kindFrom(line) {

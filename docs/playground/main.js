@@ -1,12 +1,12 @@
 // The page: one state, from which everything is drawn again after each change.
 import { Actions, chainOf, explainGap, lastAction, litBy } from "./cause.js";
 import { drawActivations, drawCurve, drawLinks, linksOf, LINK_PITCH, microbatchesOfCurve, waterfall } from "./charts.js";
-import { makeControls, showControls, TITLES } from "./controls.js";
-import { commandOf, save, svgOf } from "./files.js";
+import { makeControls, showControls, TEXTS, TITLES } from "./controls.js";
+import { commandNote, commandOf, pngOf, save, svgOf } from "./files.js";
 import { LEGAL, Library } from "./library.js";
-import { numbersOf, peakOf, verdictOf } from "./numbers.js";
+import { bottleneckOf, numbersOf, peakOf, rowsOfAll, verdictOf } from "./numbers.js";
 import { CanvasPainter, number, percent, themeOf } from "./painter.js";
-import { addressOf, History, stateOf } from "./state.js";
+import { addressOf, DEFAULTS, History, nested, pinnedOf, stateOf } from "./state.js";
 import { isMovable, moved, nearestText, placeAt, placeOf, showProblems } from "./table.js";
 import { drawTimeline, hit, horizonOf, Layout } from "./timeline.js";
 import { showTour, TOUR } from "./tour.js";
@@ -14,6 +14,23 @@ import { showTour, TOUR } from "./tour.js";
 const element = (id) => document.getElementById(id);
 const NOTHING = { action: -1, lit: new Set(), chain: [], text: "" }; // chosen in the timeline
 const LARGE = 6000; // actions: what takes long to explain follows after the picture
+
+const nameOf = (state) => (state.table ? "a table" : TITLES[state.schedule]);
+
+// The settings of the pinned state that another one does not share, as texts: "4 micro-batches", "transfer 1".
+function differences(pinned, state) {
+  const names = Object.keys(DEFAULTS).filter((name) => !["schedule", "table", "pinned", "tour", "league", "limit", "follow", "chunks", "versions", "batch", "group", "waits"].includes(name));
+  return names.filter((name) => String(pinned[name]) !== String(state[name])).map((name) => `${TEXTS[name] ?? name} ${pinned[name] === "" ? "none" : pinned[name]}`);
+}
+
+// Copies a text, and says so on the button.
+async function copy(id, text) {
+  const button = element(id);
+  const before = (button.dataset.text ??= button.textContent);
+  button.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "Not allowed: copy it yourself");
+  clearTimeout(button.timer);
+  button.timer = setTimeout(() => (button.textContent = before), 2000);
+}
 
 class Page {
   constructor(library) {
@@ -45,7 +62,9 @@ class Page {
     const begin = performance.now();
     this.chosen = chosen;
     this.width = element("timeline").clientWidth; // of all with an axis of time; asked before the page changes
-    this.pinned = this.state.pinned ? this.library.run(stateOf(this.state.pinned)) : null;
+    const pinned = pinnedOf(this.state);
+    this.pinned = pinned && this.library.run(pinned);
+    if (this.pinned?.times?.length < 3 * LARGE) this.library.explain(this.pinned);
     const result = this.library.run(this.state);
     if (result.rankBegin) {
       this.actions = new Actions(result);
@@ -59,6 +78,7 @@ class Page {
     const rest = () => (this.showTable(result), this.drawDetails(result));
     if (this.actions && this.actions.count > LARGE) this.later(rest);
     else rest();
+    this.showAll();
     showTour(element("tour"), this.state.tour, (step) => this.goToTour(step));
     element("undo").disabled = this.history.at === 0;
     element("redo").disabled = this.history.at === this.history.states.length - 1;
@@ -76,11 +96,13 @@ class Page {
     table.readOnly = /U/.test(result.table ?? "");
     if (document.activeElement !== table || table.readOnly) table.value = result.table || this.state.table;
     element("command").textContent = result.rankBegin ? commandOf(this.state, result) : "";
+    element("command-note").textContent = result.rankBegin ? commandNote(this.state) : "";
   }
   showVerdict(result) {
     showProblems(element("problems"), result, this.state);
-    element("repair").hidden = result.status === LEGAL;
-    element("nearest").textContent = result.status === LEGAL || !this.state.table ? "" : nearestText(this.state.table, this.library.repaired(this.state));
+    const nearest = result.status === LEGAL ? "" : this.library.repaired(this.state);
+    element("repair").hidden = !nearest || nearest === result.table;
+    element("nearest").textContent = !element("repair").hidden ? nearestText(this.state.table, nearest) : nearest ? "No other order helps: it ends if senders do not wait, or receives are posted ahead." : "";
     element("reset").hidden = !this.state.table;
     for (const id of ["timeline", "details", "numbers"]) element(id).classList.toggle("stale", !result.rankBegin);
     for (const id of ["details", "numbers"]) element(id).hidden = Boolean(result.rankBegin) && result.status !== LEGAL;
@@ -95,15 +117,18 @@ class Page {
     this.horizon = Math.max(horizonOf(this.result), isOneAxis ? horizonOf(this.pinned) : 0);
     element("pinned").hidden = !this.pinned?.rankBegin;
     if (this.pinned?.rankBegin) {
-      const pinned = stateOf(this.state.pinned);
+      const pinned = pinnedOf(this.state);
+      element("follow").checked = this.state.follow;
       const step = number(this.pinned.seconds) + this.pinned.unit;
-      element("pinned-name").textContent = `Pinned: ${pinned.table ? "a table" : TITLES[pinned.schedule]}, step ${step}`;
+      element("pinned-name").textContent = [`Pinned: ${nameOf(pinned)}`, `step ${step}`, ...differences(pinned, this.state)].join(", ");
       element("pinned-timeline").setAttribute("aria-label", `Timeline of the pinned schedule, a step of ${step}`);
       this.draw("pinned-timeline", new Actions(this.pinned), drawTimeline, { messages: false });
     }
     element("timeline-name").textContent = this.state.table ? "One step of your table" : this.state.schedule === "pipedream" ? "PipeDream, without a flush" : `One step of ${TITLES[this.state.schedule]}`;
     this.layout = this.draw("timeline", this.actions, drawTimeline, this.chosen);
     element("cause").textContent = this.chosen.text;
+    element("stuck-note").hidden = this.result.status === LEGAL;
+    element("lighter-note").hidden = this.result.stages <= this.result.rankCount && this.state.schedule !== "pipedream";
   }
   draw(id, actions, drawing, ...more) {
     const { result } = actions;
@@ -123,11 +148,21 @@ class Page {
     element("activations").setAttribute("aria-label", `At most ${peaks.join(", ")} micro-batches${hasVersions ? ` and ${versions.join(", ")} versions of the weights` : ""}, rank by rank`);
     this.drawLinkRows(theme);
     this.library.explain(result);
-    element("waterfall").innerHTML = waterfall(result);
-    const [rank, stage, excess, speedup] = result.explanation.slice(7);
-    element("bottleneck").textContent = rank < 0 ? "All ranks have equally much to do." : `Rank ${rank} is the bottleneck, above all by stage ${stage}: it has ${number(excess, 3)} times the mean work. With equal ranks a step would be ${number(speedup, 3)} times as fast.`;
+    element("waterfall").innerHTML = waterfall(result, this.pinned);
+    element("bottleneck").textContent = bottleneckOf(result);
     element("curve-card").hidden = Boolean(this.state.table) || this.state.schedule === "pipedream";
     if (!element("curve-card").hidden) this.later(() => this.drawIdleCurve(theme));
+  }
+  // Every schedule with the same settings, where the reader has opened that table.
+  showAll() {
+    if (!element("all").open) return;
+    const rows = this.library.kinds.map(({ name }) => {
+      const state = { ...this.state, schedule: name, ...this.sizesFor({ ...this.state, schedule: name }) };
+      return { name, title: TITLES[name] ?? name, result: this.library.run(state) };
+    });
+    this.library.run(this.state); // whose messages can be saved
+    element("all-rows").innerHTML = rowsOfAll(rows, this.state);
+    for (const button of element("all-rows").querySelectorAll("button")) button.onclick = () => this.change({ schedule: button.value });
   }
   drawLinkRows(theme) {
     const { costs, stages } = this.result;
@@ -155,6 +190,7 @@ class Page {
     const text = isGap ? explainGap(this.actions, i, rank) : this.describe(i);
     this.chosen = { action: isGap ? -1 : i, lit, chain, text };
     this.drawTimelines();
+    element("cause").scrollIntoView({ block: "nearest" });
   }
   describe(i) {
     const { actions } = this;
@@ -162,6 +198,7 @@ class Page {
     const needs = producer >= 0 ? ` needs ${actions.name(producer)} of rank ${actions.rankOf[producer]},` : " needs no other action,";
     const feeds = actions.outputs(i).map((one) => `${actions.name(one)} of rank ${actions.rankOf[one]}`).join(" and "); // prettier-ignore
     const version = actions.version(i) >= 0 ? `, with version ${actions.version(i)} of the weights` : "";
+    if (!actions.hasRun(i)) return `${actions.name(i)} of rank ${actions.rankOf[i]} never runs:${needs} and feeds ${feeds || "no other"}.`;
     return `${actions.name(i)}, from ${number(actions.start(i))} to ${number(actions.end(i))}${this.result.unit} on rank ${actions.rankOf[i]}${version}:${needs} and feeds ${feeds || "no other"}.`;
   }
   clear() {
@@ -176,9 +213,13 @@ class Page {
     if (now >= 0) this.choose(now, false);
   }
   goToTour(step) {
-    this.history.add(step > 0 ? { ...stateOf(TOUR[step - 1][1]), ...this.waitsOf(TOUR[step - 1][1]), tour: step } : { ...this.state, tour: 0 });
+    if (this.state.tour === 0) this.beforeTour = this.state;
+    const left = this.state.tour < TOUR.length && this.beforeTour ? this.beforeTour : this.state; // at its end you keep your own schedule
+    this.history.add(step > 0 ? { ...stateOf(TOUR[step - 1][1]), ...this.waitsOf(TOUR[step - 1][1]), tour: step } : { ...left, tour: 0 });
     this.redraw();
-    if (step > 0) element("tour").scrollIntoView({ block: "nearest" });
+    if (step === 0) return element("tour-start").focus();
+    element("tour").scrollIntoView({ block: "nearest" });
+    element("tour").focus();
   }
   waitsOf(address) {
     const kind = this.library.kinds.find(({ name }) => name === stateOf(address).schedule);
@@ -190,21 +231,31 @@ class Page {
     click("tour-start", () => this.goToTour(1));
     click("undo", () => this.move(-1));
     click("redo", () => this.move(1));
-    click("pin", () => this.change({ pinned: addressOf({ ...this.state, pinned: "", tour: 0 }) }));
-    click("unpin", () => this.change({ pinned: "" }));
-    click("copy", () => navigator.clipboard?.writeText(location.href));
+    click("pin", () => this.change({ pinned: nested(addressOf({ ...this.state, pinned: "", tour: 0 })) }));
+    click("unpin", () => this.change({ pinned: "", follow: false }));
+    click("follow", () => this.change({ follow: element("follow").checked }));
+    click("copy", () => (history.replaceState(null, "", `#${addressOf(this.state)}`), copy("copy", location.href)));
+    click("copy-command", () => copy("copy-command", element("command").textContent));
     click("repair", () => this.repair());
     click("reset", () => this.change({ table: "" }));
     click("save-csv", () => save("schedule.csv", this.result.table, "text/csv"));
     click("save-lowered", () => save("schedule_lowered.csv", this.library.lowered(), "text/csv"));
-    click("save-svg", () => save("schedule.svg", svgOf(this.actions, element("verdict").textContent), "image/svg+xml"));
-    click("save-png", () => save("schedule.png", element("timeline").toDataURL("image/png")));
+    click("save-svg", () => save("schedule.svg", this.svg(), "image/svg+xml"));
+    click("save-png", async () => save("schedule.png", await pngOf(this.svg())));
+    element("all").addEventListener("toggle", () => this.redraw(this.chosen));
+    element("help").hidden = !location.protocol.startsWith("http"); // beside the book
     element("table").addEventListener("input", ({ target }) => this.change({ table: target.value }, "text"));
     addEventListener("hashchange", () => (this.history.add(stateOf(location.hash)), this.redraw()));
     addEventListener("resize", () => this.redraw(this.chosen));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw(this.chosen));
     addEventListener("keydown", (event) => this.pressed(event));
     this.listenToTimeline(element("timeline"));
+  }
+  // The timeline on paper, below the pinned one if there is one on the same axis.
+  svg() {
+    const isPinned = this.pinned?.rankBegin && this.pinned.unit === this.result.unit;
+    const pinned = isPinned ? [[element("pinned-name").textContent, new Actions(this.pinned)]] : [];
+    return svgOf([...pinned, [element("verdict").textContent, this.actions]]);
   }
   repair() {
     const table = this.library.repaired(this.state);
@@ -252,13 +303,26 @@ class Page {
     const nearRight = event.offsetX > layout.left + layout.width - 50;
     painter.text(event.offsetX + (nearRight ? -4 : 4), layout.height - 24, number(time, 3) + this.result.unit, theme.text, { size: 11, weight: 600, anchor: nearRight ? "end" : "start" });
     if (dragged < 0) return;
+    const rank = this.actions.rankOf[dragged];
+    const others = [...Array(this.result.rankBegin[rank + 1] - this.result.rankBegin[rank]).keys()].map((i) => i + this.result.rankBegin[rank]).filter((i) => i !== dragged && this.actions.isWork(i));
+    const next = others[placeAt(this.actions, dragged, time)];
+    element("cause").textContent = `${this.actions.name(dragged)} goes ${next === undefined ? "to the end" : `before ${this.actions.name(next)}`}.`;
+    if (next !== undefined) painter.line([[layout.x(this.actions.start(next)), layout.y(rank) - 2], [layout.x(this.actions.start(next)), layout.y(rank) + layout.bar + 2]], theme.accent, { width: 3 }); // prettier-ignore
     const width = layout.x(this.actions.end(dragged)) - layout.x(this.actions.start(dragged));
     painter.frame(event.offsetX - width / 2, layout.y(this.actions.rankOf[dragged]), width, layout.bar, theme.accent);
   }
-  // Arrow keys choose an action; with Alt they move it.
+  // As a click on the gap before the chosen action.
+  explainWait() {
+    const i = this.chosen.action;
+    if (i < 0 || this.result.status !== LEGAL) return;
+    this.choose(i, true, this.actions.rankOf[i]);
+    this.chosen.action = i; // the arrows go on from here
+  }
+  // Arrow keys choose an action; with Alt they move it; Enter says what it waited for.
   walk(event) {
     const by = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (event.key === "Escape") return this.clear();
+    if (event.key === "Enter") return this.explainWait();
     if (!by || !this.actions) return;
     event.preventDefault();
     const { actions, result } = this;

@@ -83,6 +83,12 @@ export class SvgPainter {
     this.parts.push(`<polyline points="${pairs(points)}" fill="none" stroke="${stroke}" stroke-width="${width}"${lines}/>`);
     if (arrow) this.area(head(points, width), stroke);
   }
+  // What `draw` adds is moved by x and y.
+  inside(x, y, draw) {
+    this.parts.push(`<g transform="translate(${x} ${y})">`);
+    draw();
+    this.parts.push("</g>");
+  }
   area(points, fill) {
     this.parts.push(`<polygon points="${pairs(points)}" fill="${fill}"/>`);
   }

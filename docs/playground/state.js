@@ -6,10 +6,21 @@ export const DEFAULTS = Object.freeze({
   model: "", device: "h200", link: "nvlink4", // profiled costs in place of those three, the update and messages below
   latency: 0, transfer: 0, receives: "ahead", waits: false, recompute: false,
   versions: "stash", batch: 1, limit: 0, // micro-batches of activations; 0: no limit
+  league: [], // idle shares of others' schedules
   table: "", // in place of the schedule
   pinned: "", // another state's address, for comparison
+  follow: false, // the pinned one has all but its own order from this one
   tour: 0, // the step of the tour, from 1
 }); // prettier-ignore
+
+const OWN = ["schedule", "table", "chunks", "group", "versions", "batch", "waits"]; // what makes an order
+
+// The pinned state, or null.
+export function pinnedOf(state) {
+  if (!state.pinned) return null;
+  const pinned = stateOf(state.pinned);
+  return state.follow ? { ...state, ...Object.fromEntries(OWN.map((name) => [name, pinned[name]])), pinned: "" } : pinned;
+}
 
 // Whole numbers, with their least and most.
 const WHOLE = { ranks: [1, 64], microbatches: [1, 512], chunks: [0, 16], group: [0, 512], batch: [1, 64], tour: [0, 8] };
@@ -24,9 +35,13 @@ export function addressOf(state) {
   return parts.toString();
 }
 
+// An address within another one, which outlives a program that decodes links.
+export const nested = (address) => (address || "schedule=1f1b").replaceAll("&", "!").replaceAll("=", "~");
+
 export function stateOf(address) {
   const state = { ...DEFAULTS };
-  for (const [name, text] of new URLSearchParams(address.replace(/^#/, ""))) {
+  const plain = address.replace(/^#/, "");
+  for (const [name, text] of new URLSearchParams(plain.includes("=") ? plain : plain.replaceAll("!", "&").replaceAll("~", "="))) {
     if (name in DEFAULTS) state[name] = valueOf(text, DEFAULTS[name]);
     if (name in WHOLE) state[name] = Math.min(Math.max(Math.round(state[name]), WHOLE[name][0]), WHOLE[name][1]);
   }

@@ -31,11 +31,10 @@ export function isMovable(table) {
   return !/SEND|RECV|U/.test(table);
 }
 
-// Says how the nearest legal table differs; "" if there is none.
+// Says how the nearest legal table differs.
 export function nearestText(table, nearest) {
   const [before, after] = [table, nearest].map((text) => text.trim().split("\n").map((line) => line.replaceAll(/\s/g, "")));
   const changed = after.flatMap((line, rank) => (line === before[rank] ? [] : [rank]));
-  if (!nearest || changed.length === 0) return "";
   return `The nearest legal table: ${changed.map((rank) => `rank ${rank} runs ${after[rank]}`).join("; ")}.`;
 }
 

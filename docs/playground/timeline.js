@@ -94,7 +94,7 @@ function drawLabels(painter, actions, layout, theme, chunks, view) {
     const fits = width > 0.62 * size * label.length + 3;
     const text = fits ? label : width > 0.62 * size * String(actions.microbatch(i)).length + 2 ? actions.microbatch(i) : "";
     const isDimmed = view.lit?.size > 0 && !view.lit.has(i);
-    const colour = !actions.hasRun(i) ? theme.text : isDimmed ? "#0008" : "#000";
+    const colour = !actions.hasRun(i) || isDimmed ? theme.text : "#000";
     painter.text(middle, layout.y(actions.rankOf[i]) + layout.bar / 2 + size / 3, text, colour, { size, anchor: "middle" });
   }
 }

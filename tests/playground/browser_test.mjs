@@ -65,7 +65,7 @@ const tests = {
     await click("pin");
     await choose("model", "");
     assert.match(await text("verdict"), /a step takes 33, of which the ranks are idle 27.3%\.$/); // nothing compared across units
-    assert.match(await text("pinned-name"), / ms$/);
+    assert.match(await text("pinned-name"), /^Pinned: 1F1B, step \d+ ms, model vit/);
     await choose("ranks", 64);
     await choose("model", "gpt");
     assert.match(await text("verdict"), /^This cannot run: gpt has 28 layers, too few for 64 stages/);
@@ -150,6 +150,12 @@ const tests = {
     assert.match(await text("cause"), /^0F1, from 1 to 2 on rank 0: needs no other action, and feeds 1F1 of rank 1/);
     await press("ArrowRight", 1); // with Alt
     assert.match(await see("playground.state.table"), /^0F0,0F2,0F1/);
+    await press("ArrowDown");
+    await press("ArrowLeft");
+    await press("Enter");
+    assert.match(await text("cause"), /^Rank 1 is .*idle before 1F0/);
+    await press("ArrowRight");
+    assert.match(await text("cause"), /^1F1, from/);
   },
   async "the tour has eight steps"() {
     await browser.go(page);
@@ -177,6 +183,85 @@ const tests = {
     await browser.until(`location.hash === "#links=1+3+1&latency=1&receives=use"`);
     await browser.go(`${page}#schedule=zbv&ranks=2`); // a border within rank 1, and one link for both arms of the V
     assert.deepEqual(await see(`${bars}.map((one) => one.ariaLabel)`), ["time of link 0 – 1"]);
+  },
+  async "a pinned schedule can follow the settings of the other one"() {
+    await browser.go(page);
+    await click("pin");
+    assert.match(await text("pinned-name"), /^Pinned: 1F1B, step 33$/);
+    await see("playground.change({ schedule: 'interleaved' })");
+    assert.match(await text("verdict"), /28.5.*; 1.16 times as fast as the pinned one/);
+    await see("playground.change({ latency: 2 })");
+    assert.match(await text("verdict"), /; 1\d\d% longer than the pinned one/);
+    assert.match(await text("pinned-name"), /step 33, latency 0$/);
+    await click("follow");
+    assert.match(await text("pinned-name"), /^Pinned: 1F1B, step 65$/);
+    await browser.until(`location.hash.includes("follow=true")`);
+  },
+  async "a link that a program has decoded opens the same state"() {
+    await browser.go(`${page}#transfer=1`);
+    await see("playground.change({ pinned: '' })");
+    await click("pin");
+    await see("playground.change({ schedule: 'gpipe', transfer: 2 })");
+    const state = await see("JSON.stringify(playground.state)");
+    await browser.until(`location.hash.includes("transfer=2")`);
+    await browser.go(`${page}#${decodeURIComponent((await see("location.hash")).slice(1))}`);
+    assert.equal(await see("JSON.stringify(playground.state)"), state);
+    assert.match(await text("pinned-name"), /transfer|busy/);
+  },
+  async "the league says a place, and the limit who is out"() {
+    await browser.go(`${page}#schedule=zbv&microbatches=12&limit=4&league=0.01 0.05 0.2`);
+    assert.match(await text("verdict"), /; place 2 in the league of 3 hand-ins\.$/);
+    await see("playground.change({ limit: 3 })");
+    assert.match(await text("verdict"), /not in the league/);
+  },
+  async "all schedules are compared, and one can be chosen"() {
+    await browser.go(`${page}#limit=4`);
+    await see(`document.getElementById("all").open = true`);
+    await browser.until(`document.querySelectorAll("#all-rows tr").length > 10`);
+    assert.match(await text("all-rows"), /GPipe3327\.3%8, over the limit/);
+    assert.match(await text("all-rows"), /Zero bubble V25\.55\.9%4/);
+    await see(`document.querySelector("#all-rows [value=gpipe]").click()`);
+    assert.match(await text("verdict"), /^GPipe/);
+    assert.match(await see("playground.library.lowered()"), /^0F0,0SEND_F0,0F1|^0RECV/); // that of the chosen one
+  },
+  async "what is saved has both timelines on white"() {
+    await browser.go(`${page}#schedule=zb-h1&pinned=schedule~gpipe`);
+    const svg = await see("playground.svg()");
+    assert.match(svg, /<rect width="100%" height="100%" fill="#ffffff"\/>/);
+    assert.match(svg, /Pinned: GPipe, step 33.*Zero bubble H1 on 4 ranks.*weight gradient<\/text>/s);
+    await see(`HTMLAnchorElement.prototype.click = function () { globalThis.saved = this.href; }`);
+    await click("save-png");
+    await browser.until("globalThis.saved");
+    assert.match(await see("saved.slice(0, 22)"), /^data:image\/png;base64,$/);
+    const corner = `(async () => { const image = new Image(); image.src = saved; await image.decode(); const canvas = document.createElement("canvas"); canvas.getContext("2d").drawImage(image, 0, 0); return [image.width, ...canvas.getContext("2d").getImageData(0, 0, 1, 1).data]; })()`;
+    assert.deepEqual(await see(corner), [1920, 255, 255, 255, 255]);
+  },
+  async "the command says which times it does not have"() {
+    await browser.go(page);
+    assert.equal(await text("command-note"), "");
+    await see("playground.change({ transfer: 1, stages: [1, 2] })");
+    assert.match(await text("command-note"), /the times that you chose for messages, single stages, so its step takes another time/);
+  },
+  async "leaving the tour gives the own state back"() {
+    await browser.go(`${page}#schedule=zbv&ranks=3`);
+    await click("tour-start");
+    await see(`document.querySelector("#tour .main").click()`);
+    await see(`document.querySelector("#tour [data-step='0']").click()`);
+    assert.deepEqual(await see("[playground.state.schedule, playground.state.ranks, playground.state.tour]"), ["zbv", 3, 0]);
+  },
+  async "the cures of the tour's last step cure"() {
+    for (const table of ["0F0,0F1,0B0,0F2,0B1,0B2;1F1,1F0,1B0,1B1,1F2,1B2", "0F0,0B0,0F1,0F2,0B1,0B2;1F0,1B0,1F1,1B1,1F2,1B2"]) {
+      await browser.go(`${page}#tour=8&table=${encodeURIComponent(table)}`);
+      assert.match(await text("problems"), /^legal/);
+    }
+  },
+  async "no repair is offered where none helps"() {
+    await browser.go(`${page}#schedule=interleaved&chunks=2&ranks=2&microbatches=4&receives=use&waits=true`);
+    assert.match(await text("problems"), /deadlock/);
+    assert.equal(await see(`document.getElementById("repair").hidden`), true);
+    assert.match(await text("nearest"), /ends if senders do not wait/);
+    await browser.go(`${page}#table=${encodeURIComponent("1F0,1B0")}`);
+    assert.equal(await see(`document.getElementById("repair").hidden`), true);
   },
   async "an illegal table says the nearest legal one"() {
     await browser.go(`${page}#table=${DEADLOCK}`);
