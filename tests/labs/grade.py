@@ -168,7 +168,8 @@ class Grade:
     points: int = 0
     of: int = 100
     remark: str = ""
-    league: str = ""
+    league: str = ""  # the idle share of lab 5's own schedule
+    league_task: tuple = ()  # for (activations, ranks, micro-batches)
     report: str = ""
 
 
@@ -205,7 +206,9 @@ def read_points(ran, word):
     lines = [line.split("\t") for line in ran.text.splitlines() if line.startswith(word + "\t")]
     for line in lines:
         if line[1] == "note":
-            grade.league = line[2].split()[2].rstrip(",") if line[2].startswith("league: idle ") else grade.league
+            if line[2].startswith("league: idle "):
+                words = line[2].split()
+                grade.league, grade.league_task = words[2].rstrip(","), tuple(int(words[at]) for at in (8, 11, 14))
         else:
             grade.points += int(line[1])
             grade.of += int(line[2])
@@ -296,6 +299,11 @@ def main():
     for idle, name in league:
         place = 1 + sum(other < idle for other, _ in league)  # equal ones share a place
         print(f"league of lab 5, place {place}: {name}, idle {idle:.4f}")
+    if league:
+        activations, ranks, microbatches = next(grades[5].league_task for grades in results if 5 in grades and grades[5].league)
+        shares = "+".join(f"{idle:g}" for idle, _ in league)
+        print(f"the league in the playground: playground.html#schedule=zbv&ranks={ranks}&microbatches={microbatches}"
+              f"&limit={activations / 2:g}&league={shares}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ the folder for temporary files.
 import argparse
 import csv
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -143,6 +144,8 @@ class Grade(unittest.TestCase):
                     expected = {number: str(HAND_INS[name][1].get(number, "")) for number in SOLUTIONS}
                     self.assertEqual(got, expected, (out / f"{name}.txt").read_text())
             self.assertEqual(list(rows), self.names)
+            link = re.search(r"playground\.html#schedule=zbv&ranks=4&microbatches=12&limit=3&league=0\.\d+", ran.stdout)
+            self.assertEqual(bool(link), "league of lab 5, place 1" in ran.stdout, ran.stdout)
             for path in out.iterdir():
                 path.unlink()
             self.assertEqual([fingerprint(PROJECT, generated), fingerprint(Path(temporary))], before)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/schedule/text.h"
 #include "tests/labs/class_settings.h"
 #include "tests/labs/schedule_checks.h"
 
@@ -301,7 +302,12 @@ std::vector<Criterion> criteria(const Answer& answer) {
 std::string drawing(const Answer& answer) {
   const lab::ScheduleTask task = tasks().front();
   set_case(to_string(made_for(task)));
-  return "own_schedule, for " + to_string(made_for(task)) + "\n" + drawn(answer.own_schedule(task));
+  const Schedule schedule = answer.own_schedule(task);
+  std::string table = to_text(schedule);
+  std::replace(table.begin(), table.end(), '\n', ';');
+  return fmt::format(
+      "own_schedule, for {}\n{}\nin the playground, with the memory limit: playground.html#limit={}&table={}\n",
+      to_string(made_for(task)), drawn(schedule), task.activations / 2.0, table);  // two stages per rank
 }
 
 }  // namespace stagecoach::labs::lab5
