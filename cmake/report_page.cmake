@@ -9,7 +9,7 @@ set(modules "")
 set(sources docs/playground/style.css docs/report/report.css docs/report/report.html)
 foreach(module
     playground/library playground/painter playground/cause playground/charts playground/timeline
-    report/text report/words report/curves report/steps report/links report/report)
+    report/text report/words report/curves report/links report/steps report/report)
   list(APPEND sources docs/${module}.js)
   file(READ ${PROJECT_SOURCE_DIR}/docs/${module}.js text)
   string(REGEX REPLACE "(^|\n)import [^\n]*" "\\1" text "${text}")

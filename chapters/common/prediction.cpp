@@ -94,7 +94,7 @@ void print_messages(const Plan& plan) {
     fmt::print("  {:<12} {:>9} {:>11.3f}\n", fmt::format("{} -> {}", link.from, link.to), link.messages,
                link.bytes / kMiB);
   }
-  fmt::print("\n  {:<12} {:>9} {:>11} {:>10} {:>14} {:>18}\n", "rank", "sends", "MiB sent", "receives", "MiB received",
+  fmt::print("\n  {:<12} {:>9} {:>11} {:>10} {:>14} {:>17}\n", "rank", "sends", "MiB sent", "receives", "MiB received",
              "posted at most");
   for (int rank = 0; rank < plan.schedule.rank_count(); ++rank) {
     LinkTraffic out;
@@ -106,7 +106,7 @@ void print_messages(const Plan& plan) {
       in.bytes += link.to == rank ? link.bytes : 0;
     }
     const auto r = static_cast<std::size_t>(rank);
-    fmt::print("  {:<12} {:>9} {:>11.3f} {:>10} {:>14.3f} {:>18}\n", rank, out.messages, out.bytes / kMiB, in.messages,
+    fmt::print("  {:<12} {:>9} {:>11.3f} {:>10} {:>14.3f} {:>17}\n", rank, out.messages, out.bytes / kMiB, in.messages,
                in.bytes / kMiB, fmt::format("{} ({:.3f} MiB)", most[r], posted[r] / kMiB));
   }
 }
@@ -340,8 +340,9 @@ void explain(const Plan& plan, double collective_bytes) {
       "  idle            {:.1f}% of the step\n  by the formula  {}\n  idle in span    {:.1f}% between a rank's "
       "first and last action\n",
       100 * idle, theory(plan), 100 * simulation.idle_in_span);
-  fmt::print("  activations     {} (stage, micro-batch) pairs at most, rank by rank\n",
-             fmt::join(simulation.peak_activations, ", "));
+  const std::string peaks = fmt::format("{}", fmt::join(simulation.peak_activations, ", "));
+  fmt::print("  activations     {}{}(stage, micro-batch) pairs at most, rank by rank\n", peaks,
+             peaks.size() > 32 ? "\n                  " : " ");  // of more than eight ranks
   if (const auto found =
           measured ? find_bottleneck(plan.schedule, simulated_costs(plan.schedule, simulation, costs)) : std::nullopt) {
     fmt::print("  bottleneck      rank {}, with stage {}: it works {:.3f} ms, {:.2f} times the mean{}\n", found->rank,

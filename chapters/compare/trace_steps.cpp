@@ -196,21 +196,43 @@ const Value& of_rank(const std::map<int, Value>& values, int rank) {
   return found == values.end() ? kNone : found->second;
 }
 
-/// Returns one list of actions per rank, for the step of that number.
-Json actions_of(const Tracks& tracks, const std::pair<int, int>& number, int ranks, double begin) {
-  Json all = Json::array();
+/// Returns what each rank does in the step of that number.
+std::vector<std::vector<TimedSpan>> actions_by_rank(const Tracks& tracks, const std::pair<int, int>& number,
+                                                    int ranks) {
+  std::vector<std::vector<TimedSpan>> all(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    Json list = Json::array();
     const auto steps = tracks.steps.find(rank);
     if (steps != tracks.steps.end() && steps->second.contains(number)) {
-      for (const TimedSpan& action : actions_in(steps->second.at(number), of_rank(tracks.actions, rank),
-                                                of_rank(tracks.kernels, rank), of_rank(tracks.waits, rank))) {
-        append(list, action.name, {eighths(action.start, begin), kEighths * (action.end - action.start)});
-      }
+      all[static_cast<std::size_t>(rank)] = actions_in(steps->second.at(number), of_rank(tracks.actions, rank),
+                                                       of_rank(tracks.kernels, rank), of_rank(tracks.waits, rank));
+    }
+  }
+  return all;
+}
+
+/// Returns one list of actions per rank.
+Json json_of(const std::vector<std::vector<TimedSpan>>& ranks, double begin) {
+  Json all = Json::array();
+  for (const auto& actions : ranks) {
+    Json list = Json::array();
+    for (const TimedSpan& action : actions) {
+      append(list, action.name, {eighths(action.start, begin), kEighths * (action.end - action.start)});
     }
     all.push_back(std::move(list));
   }
   return all;
+}
+
+/// Returns when a step begins, whose first rank enters it at `entered`: ranks that wait there for others which are
+/// still in the step before, up to `previous_end`, would seem idle.
+double begin_of(const std::vector<std::vector<TimedSpan>>& ranks, double entered, double previous_end) {
+  double first = previous_end;
+  for (const auto& actions : ranks) {
+    for (const TimedSpan& action : actions) {
+      first = std::min(first, action.start);
+    }
+  }
+  return std::max(entered, first);
 }
 
 /// Returns [name, arrival, …] of the messages that ranks send in the step of that number.
@@ -261,6 +283,7 @@ Json TraceReader::steps(std::size_t max_bytes) const {
     trace["predicted_links"].push_back({link.first, link.second, bytes / static_cast<double>(numbers.size())});
   }
   std::size_t size = 0;
+  double previous_end = 0;
   for (const auto& [number, first] : numbers) {
     double begin = first.start;
     double end = first.end;
@@ -270,6 +293,9 @@ Json TraceReader::steps(std::size_t max_bytes) const {
         end = std::max(end, step->second.end);
       }
     }
+    const auto measured = actions_by_rank(measured_, number, ranks);
+    begin = begin_of(measured, begin, previous_end);
+    previous_end = end;
     Json memory = Json::array();
     for (int rank = 0; rank < ranks; ++rank) {
       memory.push_back(memory_of(of_rank(memory_, rank), begin, end));
@@ -277,8 +303,8 @@ Json TraceReader::steps(std::size_t max_bytes) const {
     Json step{{"epoch", number.first},
               {"step", number.second},
               {"eighths", eighths(end, begin)},
-              {"measured", actions_of(measured_, number, ranks, begin)},
-              {"predicted", actions_of(predicted_, number, ranks, begin)},
+              {"measured", json_of(measured, begin)},
+              {"predicted", json_of(actions_by_rank(predicted_, number, ranks), begin)},
               {"arrivals", arrivals_of(measured_, number, begin)},
               {"predicted_arrivals", arrivals_of(predicted_, number, begin)},
               {"memory", std::move(memory)}};

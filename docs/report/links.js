@@ -30,12 +30,14 @@ export const MEMORY_PARTS = [
   ["workspace", "#8b95a0"],
 ]; // prettier-ignore
 
+// The most bytes of any rank, measured or predicted.
+export const mostBytes = (runs) => Math.max(1, ...runs.flatMap((run) => [...run.peak_bytes, ...run.predicted_memory.map((parts) => MEMORY_PARTS.reduce((sum, [name]) => sum + (parts[name] ?? 0), 0))]));
+
 // A bar per rank: what it was predicted to hold at its peak, part after part, and a line at what was measured.
-export function peaksPicture(run, width) {
+// The bars of several runs have one scale: `most` bytes are as wide as the picture.
+export function peaksPicture(run, width, most) {
   const painter = new SvgPainter();
   const ranks = Math.max(run.peak_bytes.length, run.predicted_memory.length);
-  const total = (parts) => MEMORY_PARTS.reduce((sum, [name]) => sum + (parts[name] ?? 0), 0);
-  const most = Math.max(1, ...run.peak_bytes, ...run.predicted_memory.map(total));
   const [left, right, pitch] = [60, width - 150, ranks > 16 ? 14 : 24];
   const x = (bytes) => left + (bytes / most) * (right - left);
   for (let rank = 0; rank < ranks; ++rank) {

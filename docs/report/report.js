@@ -1,7 +1,7 @@
 // The report: fills the page with what the facts say, and draws again when the window changes.
 import { partTable } from "./charts.js";
 import { curvePictures, epochsPicture } from "./curves.js";
-import { MEMORY_PARTS, linksTable, peaksPicture } from "./links.js";
+import { MEMORY_PARTS, linksTable, mostBytes, peaksPicture } from "./links.js";
 import { StepView, stepName } from "./steps.js";
 import { byId, colourOf, escaped, legend, timeText, widthOf } from "./text.js";
 import { badgesOf, fiveTable, partsOfStep, settingsTable, sumOf, verdictOfRuns, writeLists } from "./words.js";
@@ -47,7 +47,7 @@ function drawStep() {
   if (withSteps.length === 0) return;
   const run = withSteps[byId("run").value];
   const step = run.trace.steps[byId("step").value];
-  view = new StepView(step);
+  view = new StepView(step, run);
   const width = widthOf(byId("measured"));
   byId("step-name").textContent = stepName(step);
   byId("measured").innerHTML = view.timeline("measured", width);
@@ -57,6 +57,7 @@ function drawStep() {
   byId("bottleneck").textContent = view.bottleneck();
   byId("memory").innerHTML = view.memory(width);
   byId("memory-name").textContent = `over this step${runs.length > 1 ? `: ${run.name}` : ""}`;
+  byId("memory-note").hidden = run.predicted_memory.length === 0;
   byId("memory-part").hidden = byId("memory").innerHTML === "";
 }
 
@@ -70,7 +71,7 @@ function columnOf(element, count) {
 function drawRuns() {
   byId("epochs").innerHTML = epochsPicture(runs, widthOf(byId("epochs")));
   const withMemory = runs.filter((run) => run.peak_bytes.length > 0);
-  byId("peaks").innerHTML = withMemory.map((run) => peaksPicture(run, columnOf(byId("peaks"), withMemory.length))).join("");
+  byId("peaks").innerHTML = withMemory.map((run) => peaksPicture(run, columnOf(byId("peaks"), withMemory.length), mostBytes(withMemory))).join("");
   byId("curves").innerHTML = curvePictures(runs, columnOf(byId("curves"), 4));
 }
 

@@ -3,9 +3,12 @@ import { Actions } from "./cause.js";
 import { B, F, LEGAL, OPERATIONS, RECV_B, RECV_F } from "./library.js";
 import { SvgPainter, number } from "./painter.js";
 import { Layout, drawTimeline, hit } from "./timeline.js";
+import { MEMORY_PARTS } from "./links.js";
 import { THEME, bytesText, picture, timeText, unitOf } from "./text.js";
 
 const EIGHTHS = 8e6; // per second, the unit of a trace
+const MEMORY_COLOURS = Object.fromEntries(MEMORY_PARTS);
+const HELD = ["weights", "gradients", "optimizer"]; // during all of a step
 
 // Returns [operation, stage, micro-batch] of "1F3"; a rank without stages has those of a stage of its own.
 const MOST_STAGES = 1e5; // a damaged trace may name any
@@ -47,8 +50,9 @@ function resultFrom(lists, arrivals, unit, seconds) {
 }
 
 export class StepView {
-  constructor(step) {
+  constructor(step, run) {
     this.step = step;
+    this.heldBytes = run.predicted_memory; // of each rank by its parts, or empty
     const seconds = step.eighths / EIGHTHS;
     [this.unitName, this.unit] = unitOf(seconds);
     this.measured = new Actions(resultFrom(step.measured, step.arrivals, this.unit, seconds / this.unit));
@@ -132,7 +136,15 @@ export class StepView {
       }
       if (points.length > 0) {
         points.push([layout.x(this.measured.result.seconds), points.at(-1)[1]]);
-        painter.area([[points[0][0], bottom], ...points, [points.at(-1)[0], bottom]], "#56b4e9");
+        const fill = (bytes, colour) => {
+          const top = bottom - (bytes / most) * bar;
+          painter.area([[points[0][0], bottom], ...points.map(([x, y]) => [x, Math.max(y, top)]), [points.at(-1)[0], bottom]], colour);
+        };
+        fill(most, MEMORY_COLOURS.activations);
+        const parts = this.heldBytes[rank] ?? {};
+        for (let i = HELD.length; i > 0; --i) {
+          fill(HELD.slice(0, i).reduce((sum, name) => sum + (parts[name] ?? 0), 0), MEMORY_COLOURS[HELD[i - 1]]);
+        }
       }
       painter.text(0, bottom - bar / 2 + 4, `rank ${rank}`, THEME.text);
       painter.text(layout.x(layout.horizon) - 4, bottom - bar + 12, bytesText(peak), THEME.text, { size: 11, anchor: "end" });

@@ -33,11 +33,12 @@ export function partsOfStep(run) {
 
 export const sumOf = (parts) => parts.reduce((sum, [, seconds]) => sum + seconds, 0);
 
+// The largest of the parts that are not a rank's own work.
 function idleText(run) {
   if (run.ranks === 1) return "";
   const parts = partsOfStep(run);
-  const bubble = parts.find(([name]) => name === "bubble")?.[1] ?? 0;
-  if (bubble > 0) return `${((100 * bubble) / sumOf(parts)).toFixed(0)}% of its step is bubble`;
+  const [name, seconds] = parts.slice(1).reduce((most, part) => (part[1] > most[1] ? part : most));
+  if (name !== "waiting" && seconds > 0) return `${((100 * seconds) / sumOf(parts)).toFixed(0)}% of its step is ${name}`;
   return isKnown(run.idle) ? `its ranks are idle ${(100 * run.idle).toFixed(0)}% of the time` : "";
 }
 

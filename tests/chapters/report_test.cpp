@@ -106,6 +106,8 @@ TEST_F(Report, OfARunHasItsStepsAndEndsInItsFolder) {
   }
   const double measured = run["seconds"].get<double>() / run["epochs"][0]["steps"].get<double>();
   EXPECT_NEAR(sum, measured, 1e-9 * measured);
+  EXPECT_NEAR(step["eighths"].get<double>() / 8e6, measured, 0.02 * measured)
+      << "a rank that is done early with a step waits in the next one, which has not begun";
   EXPECT_EQ(run["links"].size(), 6U);
   EXPECT_EQ(run["predicted_memory"].size(), 4U);
 }

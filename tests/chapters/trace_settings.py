@@ -74,7 +74,8 @@ def complaints_of_parts(metrics):
 
 
 def run_case(programs, data, seed, number, limit):
-    """Runs the first accepted settings of a case. Returns its number, its command, and what is wrong with its files."""
+    """Runs the first accepted settings of a case. Returns its number, its command, whether it says the
+    parts of a step, and what is wrong with its files."""
     for attempt in range(100):
         command = command_of(random.Random(f"{seed}/{number}/{attempt}"))
         with tempfile.TemporaryDirectory(prefix="trace_settings_") as folder:
@@ -85,10 +86,11 @@ def run_case(programs, data, seed, number, limit):
             trace = pathlib.Path(folder) / "run" / "trace.json"
             if done.returncode == 0 and trace.exists():
                 metrics = (trace.parent / "metrics.jsonl").read_text()
-                return number, command, complaints_of(json.loads(trace.read_text())) + complaints_of_parts(metrics)
+                wrong = complaints_of(json.loads(trace.read_text())) + complaints_of_parts(metrics)
+                return number, command, '"step_parts"' in metrics, wrong
             if done.returncode not in (0, 2):
-                return number, command, [f"exit code {done.returncode}: {done.stderr.strip()}"]
-    return number, command, ["no settings were accepted"]
+                return number, command, False, [f"exit code {done.returncode}: {done.stderr.strip()}"]
+    return number, command, False, ["no settings were accepted"]
 
 
 def main():
@@ -101,21 +103,23 @@ def main():
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a run hangs")
     flags = parser.parse_args()
     programs = flags.bin.resolve()
-    failed, chapters = 0, collections.Counter()
+    failed, with_parts, chapters = 0, 0, collections.Counter()
     with tempfile.TemporaryDirectory(prefix="trace_settings_") as folder:
         data = pathlib.Path(folder) / "tiny"
         subprocess.run([programs / "make_generated_data", data, "--train", "40", "--test", "10"], check=True,
                        capture_output=True)  # fmt: skip
         numbers = range(flags.count) if flags.only is None else [flags.only]
         with concurrent.futures.ThreadPoolExecutor(flags.jobs) as pool:
-            for number, command, wrong in pool.map(
+            for number, command, has_parts, wrong in pool.map(
                 lambda number: run_case(programs, data, flags.seed, number, flags.limit), numbers
             ):
                 chapters[command[0]] += 1
                 failed += bool(wrong)
+                with_parts += has_parts
                 if wrong or flags.only is not None:
                     print(f"case {number}: {shlex.join(command)}", *wrong[:5], sep="\n  ", flush=True)
     print(", ".join(f"{count} of {program}" for program, count in sorted(chapters.items())))
+    print(f"{with_parts} runs say where the time of their steps goes")
     print(f"{failed} of {len(numbers)} runs have faults")
     return 1 if failed else 0
 

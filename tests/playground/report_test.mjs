@@ -17,7 +17,9 @@ run(compare, NAME, "four", "--html", "both.html");
 
 const tests = (see, browser) => ({
   async "says what the runs are, as text"() {
-    assert.match(await see(`document.getElementById("verdict").textContent`), /^four \(gpipe, 8 micro-batches, 4 ranks\) is .* times as fast as <img src=x onerror=alert\(1\)>; \d+% of its step is bubble; same bytes\.$/);
+    assert.match(await see(`document.getElementById("verdict").textContent`), /^four \(gpipe, 8 micro-batches, 4 ranks\) is .* times as fast as <img src=x onerror=alert\(1\)>; \d+% of its step is imbalance; same bytes\.$/);
+    const shares = await see(`[...[...document.querySelectorAll(".waterfall")].at(-1).querySelectorAll("tr:not(.sum)")].map((row) => [row.cells[0].textContent, parseFloat(row.cells[3].textContent)])`);
+    assert.equal(shares.slice(1).reduce((most, one) => (one[1] > most[1] ? one : most))[0], "imbalance"); // the largest but the ideal one
     assert.match(await see(`document.getElementById("badges").textContent`), /same bytes/);
     assert.equal(await see(`document.querySelectorAll("img").length`), 0);
     assert.match(await see(`document.getElementById("settings").textContent`), /ranks14$/);
