@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Browser } from "./browser.mjs";
+import { expectPicture } from "./pictures.mjs";
 
 const [chromium, gpipe, compare] = process.argv.slice(2);
 const NAME = "<img src=x onerror=alert(1)>";
@@ -15,6 +16,7 @@ run(gpipe, ...common, "--ranks", "1", "--out", NAME);
 run(gpipe, ...common, "--ranks", "4", "--out", "four", "--report");
 run(compare, NAME, "four", "--html", "both.html");
 
+const PICTURES = new URL("pictures.json", import.meta.url);
 const tests = (see, browser) => ({
   async "says what the runs are, as text"() {
     assert.match(await see(`document.getElementById("verdict").textContent`), /^four \(gpipe, 8 micro-batches, 4 ranks\) is .* times as fast as <img src=x onerror=alert\(1\)>; \d+% of its step is imbalance; same bytes\.$/);
@@ -43,6 +45,11 @@ const tests = (see, browser) => ({
     await browser.send("Input.dispatchMouseEvent", { type: "mouseMoved", x, y });
     await browser.until(`document.querySelectorAll(".mark").length === 2`);
     assert.match(await see(`document.getElementById("action").textContent`), /^\dB3 on rank \d: measured .* predicted /);
+  },
+  async "it looks as its picture"() {
+    const [width, colours] = await see(`[innerWidth, matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"]`);
+    await browser.go(`file://${join(folder, "both.html")}`, width, width > 1000 ? 2700 : 3900); // without the commands, whose paths differ
+    await expectPicture(browser, PICTURES, `report, ${width} pixels, ${colours}`);
   },
   async "a report of one run says how long its step takes"() {
     await browser.go(`file://${join(folder, "four/report.html")}`, await see("innerWidth"));
