@@ -39,6 +39,13 @@ export class Actions {
   }
   isWork(i) { return this.operation(i) <= U; } // prettier-ignore
   name(i) { return `${this.stage(i)}${OPERATIONS[this.operation(i)]}${this.microbatch(i)}`; } // prettier-ignore
+  // The name, and as the timeline writes it where ranks have several stages: "4B0 (B0b)".
+  label(i) {
+    const { rankCount, stages, stageToRank } = this.result;
+    if (stages === rankCount) return this.name(i);
+    const chunk = stageToRank.slice(0, this.stage(i)).filter((rank) => rank === this.rankOf[i]).length;
+    return `${this.name(i)} (${OPERATIONS[this.operation(i)]}${this.microbatch(i)}${String.fromCharCode(97 + chunk)})`;
+  }
   hasRun(i) { return this.result.ranks[7 * this.rankOf[i] + 3] < 0 || i < this.result.ranks[7 * this.rankOf[i] + 3]; } // prettier-ignore
   isFirstOfRank(i) { return i === this.result.rankBegin[this.rankOf[i]]; } // prettier-ignore
 
@@ -126,14 +133,14 @@ export function lastAction(actions) {
 export function explainGap(actions, i, rank) {
   if (i < 0) return `Rank ${rank} has no more work in this step; the others are not done yet.`;
   const { kind, from } = reasonOf(actions, i);
-  const name = actions.name(i);
+  const name = actions.label(i);
   if (kind === "message") {
     const sender = actions.rankOf[from];
     const flies = actions.start(i) - actions.end(from) > EPSILON ? ", whose message was on its way" : "";
-    return `Rank ${rank} is idle before ${name}: it waits for ${actions.name(from)} of rank ${sender}${flies}.`;
+    return `Rank ${rank} is idle before ${name}: it waits for ${actions.label(from)} of rank ${sender}${flies}.`;
   }
   if (kind === "send") {
-    const receiver = from >= 0 ? ` of rank ${actions.rankOf[from]}, which runs ${actions.name(from)}` : "";
+    const receiver = from >= 0 ? ` of rank ${actions.rankOf[from]}, which runs ${actions.label(from)}` : "";
     return `Rank ${rank} is idle before ${name}: a message that it sends waits for its receive${receiver}.`;
   }
   return `Rank ${rank} is not idle before ${name}.`;

@@ -1,5 +1,6 @@
 // What stands below the timeline: activations and links on its axis of time, idle over micro-batches, parts of the step.
-import { B, F, RECV_B, RECV_F, U, W } from "./library.js";
+import { RECV_B, RECV_F, U } from "./library.js";
+import { amountText, eachChange, peakOf } from "./memory.js";
 import { FILLS, RED, number, percent } from "./painter.js";
 
 // The versions of the weights that a rank keeps, [[time, versions]] from each change on; empty where nothing is updated.
@@ -22,12 +23,11 @@ export function versionsOf(actions, rank) {
   return points;
 }
 
-// Micro-batches whose activations a rank keeps, in shares of all its layers, and versions of its weights, over time.
+// The activations that each rank keeps over time; without a model also the versions of its weights.
 export function drawActivations(painter, actions, layout, theme, limit) {
   const { result } = actions;
-  const share = result.rankCount / result.stages;
-  let most = Math.max(limit, 1);
-  for (let rank = 0; rank < result.rankCount; ++rank) most = Math.max(most, share * result.ranks[7 * rank], result.ranks[7 * rank + 1]);
+  const peaks = Array.from({ length: result.rankCount }, (_, rank) => peakOf(result, rank));
+  const most = Math.max(limit, ...peaks, ...(result.bytes ? [] : peaks.map((_, rank) => result.ranks[7 * rank + 1])));
   for (let rank = 0; rank < result.rankCount; ++rank) {
     const bottom = layout.y(rank) + layout.bar;
     const height = (alive) => bottom - (alive / most) * layout.bar;
@@ -39,27 +39,23 @@ export function drawActivations(painter, actions, layout, theme, limit) {
       alive += by;
       points.push([layout.x(time), height(alive)]);
     };
-    for (let i = result.rankBegin[rank]; i < result.rankBegin[rank + 1] && actions.hasRun(i); ++i) {
-      if (actions.operation(i) === F) step(actions.start(i), share);
-      if (actions.operation(i) === B || actions.operation(i) === W) step(actions.end(i), -share);
-    }
+    eachChange(result, rank, step);
     points.push([layout.x(result.seconds), height(alive)], [layout.x(result.seconds), bottom]);
-    const peak = share * result.ranks[7 * rank];
-    const colour = limit > 0 && peak > limit ? RED : theme.accent;
+    const colour = limit > 0 && peaks[rank] > limit ? RED : theme.accent;
     painter.area(points, `${colour}55`);
     painter.line(points.slice(1, -1), colour, { width: 1.5 });
     painter.line([[layout.x(0), bottom], [layout.x(layout.horizon), bottom]], theme.line); // prettier-ignore
     if (limit > 0) painter.line([[layout.x(0), height(limit)], [layout.x(layout.horizon), height(limit)]], RED, { dash: [4, 3] }); // prettier-ignore
-    const versions = versionsOf(actions, rank).map(([time, count]) => [layout.x(time), height(count)]);
+    const versions = (result.bytes ? [] : versionsOf(actions, rank)).map(([time, count]) => [layout.x(time), height(count)]);
     const steps = versions.flatMap(([x, y], i) => (i === 0 ? [[x, y]] : [[x, versions[i - 1][1]], [x, y]]));
     if (steps.length > 0) painter.line([...steps, [layout.x(result.seconds), steps.at(-1)[1]]], FILLS[U], { width: 1.5 }); // prettier-ignore
-    if (layout.pitch > 14) painter.text(0, bottom - 2, `rank ${rank}: ${number(peak, 3)}`, colour === RED ? RED : theme.text, { size: 11 });
+    if (layout.pitch > 14) painter.text(0, bottom - 2, `rank ${rank}: ${amountText(result, peaks[rank]).replace(" GiB", "")}`, colour === RED ? RED : theme.text, { size: 11 });
   }
 }
 
 // The messages of each link, [{ begin, busy, arrival }] per "from → to", in the order of the ranks.
 export function linksOf(actions) {
-  const { costs, stages, stageToRank } = actions.result;
+  const { costs, stageToRank } = actions.result;
   const links = new Map();
   for (let i = 0; i < actions.count; ++i) {
     const operation = actions.operation(i);
@@ -67,9 +63,9 @@ export function linksOf(actions) {
     const border = actions.stage(i) - (operation === RECV_F ? 1 : 0);
     const from = stageToRank[operation === RECV_F ? border : border + 1];
     const key = `${from} → ${actions.rankOf[i]}`;
-    const begin = actions.arrival(i) - costs[3 * stages + border];
+    const begin = actions.arrival(i) - costs.message[border];
     if (!links.has(key)) links.set(key, []);
-    links.get(key).push({ begin, busy: begin + costs[4 * stages - 1 + border], arrival: actions.arrival(i) });
+    links.get(key).push({ begin, busy: begin + costs.transfer[border], arrival: actions.arrival(i) });
   }
   return [...links].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
 }

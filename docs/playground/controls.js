@@ -33,6 +33,7 @@ const RANGES = {
   latency: ["latency of a message", 0, 4, 0.1],
   transfer: ["time it keeps its link busy", 0, 4, 0.1],
   limit: ["limit on activations", 0, 32, 0.5, (value) => value || "none"],
+  gib: ["limit on activations", 0, 32, 0.25, (value) => (value ? `${value} GiB` : "none")],
 };
 
 function range(name, state) {
@@ -67,7 +68,7 @@ export function makeControls(form, library, state, change) {
       ${check("waits", "senders wait for their receivers", state)}
       <p class="quiet">A receive at use is posted when its action begins. If senders wait for it as well, ranks can block each other.</p></details>
     <details id="per-link"${state.links.length ? " open" : ""}><summary>Messages of each link</summary><div id="each-link" class="bars"></div></details>
-    <details${open("limit")}><summary>Memory</summary>${range("limit", state)}<p class="quiet" id="limit-note">A micro-batch counts until its backward, or its W. What else is kept between I and W, gradients of outputs, is left out.</p></details>`; // prettier-ignore
+    <details${open("limit", "gib")}><summary>Memory</summary>${range("limit", state)}${range("gib", state)}<p class="quiet" id="limit-note"></p></details>`; // prettier-ignore
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", ({ target }) => {
     const { list } = target.dataset;
@@ -86,7 +87,7 @@ export function showControls(form, library, state, stageToRank) {
     chunks: !isTable && kind.maxChunks > kind.minChunks, group: !isTable && Boolean(kind.takesGroup),
     versions: Boolean(kind.versions), batch: Boolean(kind.versions),
     device: isProfiled, link: isProfiled,
-    forward: !isProfiled, input: !isProfiled, weight: !isProfiled, update: !isProfiled, latency: !isProfiled, transfer: !isProfiled,
+    limit: !isProfiled, gib: isProfiled, forward: !isProfiled, input: !isProfiled, weight: !isProfiled, update: !isProfiled, latency: !isProfiled, transfer: !isProfiled,
   }; // prettier-ignore
   for (const label of form.querySelectorAll("label[data-for]")) {
     const name = label.dataset.for;
@@ -106,6 +107,8 @@ export function showControls(form, library, state, stageToRank) {
     if (output) output.textContent = text(Number(input.value));
   }
   form.querySelector("#summary").textContent = isTable ? "its lines say the ranks and the micro-batches" : kind.summary;
+  form.querySelector("#limit-note").textContent = isProfiled ? "Of each rank, also between I and W. Weights and the optimizer's state are not counted."
+    : "A micro-batch counts until its backward or its W. That more may be kept between I and W, such as gradients of outputs, only a model shows."; // prettier-ignore
   form.querySelector("#profile-note").textContent = isProfiled ? profileNote(state) : "";
   showBars(form.querySelector("#stages"), "stages", state, Array.from(stageToRank, (_, s) => `stage ${s}`));
   const links = rankLinks(stageToRank).map(([a, b]) => `link ${a} – ${b}`);
@@ -115,7 +118,7 @@ export function showControls(form, library, state, stageToRank) {
 
 // How the model is cut, as far as it can be.
 function profileNote(state) {
-  return MODELS[state.model] ? `Micro-batches of ${MODELS[state.model].microbatch} samples each; its layers are cut so that the slowest stage is the fastest. Updates, and adding gradients up, are left out.` : "";
+  return MODELS[state.model] ? `Micro-batches of ${MODELS[state.model].microbatch} samples each; its layers are cut so that the slowest stage is the fastest.` : "";
 }
 
 // One bar per name: the factors of the state's `list`.

@@ -1,8 +1,9 @@
 // What leaves the page: files, pictures, and the command that runs the schedule.
 import { B, F, U, W } from "./library.js";
-import { FILLS, SvgPainter } from "./painter.js";
+import { FILLS, number, SvgPainter } from "./painter.js";
 import { profileFlags } from "./profile.js";
 import { DEFAULTS } from "./state.js";
+import { sizesOf } from "./table.js";
 import { Layout, drawTimeline, horizonOf } from "./timeline.js";
 
 export function save(name, content, type = "text/plain") {
@@ -48,17 +49,29 @@ export async function pngOf(svg) {
   return canvas.toDataURL("image/png");
 }
 
-// Says what the command leaves out of the state's times; "" if nothing.
-export function commandNote(state) {
-  const isOther = (name) => String(state[name]) !== String(DEFAULTS[name]) && !(Array.isArray(state[name]) && state[name].every((one) => one === 1));
-  const unitTimes = [["forward", "a forward"], ["input", "an input gradient"], ["weight", "a weight gradient"], ["update", "updates"], ["latency", "messages"], ["transfer", "messages"]]; // prettier-ignore
+const UNIT_TIMES = { forward: "a forward", input: "an input gradient", weight: "a weight gradient", update: "updates", latency: "messages", transfer: "messages" };
+
+// Says which of the state's times the command does not have, and what it plans without them; "" if it plans the same.
+export function commandNote(state, result, library) {
+  if (state.schedule === "pipedream" && !state.table) return `The command plans an epoch of its training, not these ${state.microbatches} micro-batches alone.`;
+  const kind = library.kinds.find(({ name }) => name === state.schedule);
+  const plain = { ...state, stages: [], links: [], waits: !state.table && Boolean(kind?.sendsWait) };
+  if (!state.model) Object.assign(plain, Object.fromEntries(Object.keys(UNIT_TIMES).map((name) => [name, DEFAULTS[name]])));
+  const isOther = (name) => String(state[name]) !== String(plain[name]);
   const left = [
-    ...(state.model ? [] : unitTimes.filter(([name]) => isOther(name)).map(([, text]) => text)),
-    ...(isOther("stages") ? ["single stages"] : []),
-    ...(isOther("links") && (state.model || state.latency + state.transfer > 0) ? ["single links"] : []),
-  ];
-  const waits = state.waits && !state.table && state.schedule !== "interleaved-sync" ? " Its senders do not wait." : "";
-  return left.length > 0 || waits ? `${left.length > 0 ? `The command does not have the times that you chose for ${[...new Set(left)].join(", ")}, so its step takes another time.` : ""}${waits}`.trim() : "";
+    ...Object.entries(UNIT_TIMES).filter(([name]) => isOther(name)).map(([, text]) => text),
+    ...(isOther("stages") ? ["single stages"] : []), ...(isOther("links") ? ["single links"] : []),
+  ]; // prettier-ignore
+  const { seconds } = library.run(plain);
+  library.run(state); // whose messages can be saved
+  const stagesPerRank = state.model ? 1 : result.stages / result.rankCount; // there a forward of each stage takes 1
+  const step = seconds * stagesPerRank;
+  const because = [
+    left.length > 0 && `the times that you chose for ${[...new Set(left)].join(", ")} are not in it`,
+    isOther("waits") && (state.waits ? "its senders do not wait" : "its senders wait"),
+    stagesPerRank > 1 && `a forward of each of a rank's ${stagesPerRank} stages takes 1 there`,
+  ].filter(Boolean);
+  return because.length > 0 ? `The command plans a step of ${number(step, 6)}${state.model ? " ms" : " units"}: ${because.join("; ")}.` : "";
 }
 
 // Returns shell commands for the program of chapter 5, or of chapter 4 for schedules that list updates.
@@ -76,6 +89,6 @@ export function commandOf(state, result) {
     const group = state.group > 0 ? ` --group ${state.group}` : "";
     return interleaved(state.microbatches, `${state.schedule}${chunks}${group}`);
   }
-  const microbatches = 1 + Math.max(...[...result.table.matchAll(/\D(\d+)(?=[,\n]|$)/g)].map(([, one]) => Number(one)));
+  const { microbatches } = sizesOf(result.table);
   return `cat > mine.csv <<'END'\n${result.table.trim()}\nEND\n${interleaved(microbatches, "mine.csv")}`;
 }

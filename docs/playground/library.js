@@ -1,6 +1,7 @@
 // The schedule library (parallel/playground/playground.h) as objects of arrays.
 
-import { profileProblem, profiledCosts } from "./profile.js";
+import { profileProblem, profiledBytes, profiledCosts } from "./profile.js";
+import { sizesOf } from "./table.js";
 
 export const OPERATIONS = ["F", "B", "I", "W", "U", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"];
 export const [F, B, I, W, U, SEND_F, RECV_F, SEND_B, RECV_B] = OPERATIONS.keys();
@@ -34,11 +35,12 @@ export class Library {
     const problem = profileProblem(state, this.array("stageToRank").length);
     if (problem) return { status: 0, problems: [problem] };
     const costs = this.setCosts(state);
+    const bytes = state.model ? profiledBytes(state, costs.forward.length) : null;
     const receives = state.receives === "use" ? 0 : 4;
     const status = this.call("simulate", receives, state.waits ? 1 : 0, state.recompute ? 1 : 0);
     const problems = this.text(MESSAGE).split("\n").filter(Boolean);
     if (status === 0) return { status, problems, table: this.text(TABLE) };
-    const result = { status, problems, costs, unit: state.model ? " ms" : "", ...this.arrays(["rankBegin", "actions", "times", "ranks", "rankTimes", "figures", "stageToRank"]) };
+    const result = { status, problems, costs, bytes, unit: state.model ? " ms" : "", ...this.arrays(["rankBegin", "actions", "times", "ranks", "rankTimes", "figures", "stageToRank"]) };
     [result.seconds, result.idle, result.idleInSpan] = result.figures;
     result.rankCount = result.rankBegin.length - 1;
     result.stages = result.stageToRank.length;
@@ -70,9 +72,13 @@ export class Library {
     if (state.schedule === "pipedream") return this.call("make_pipedream", state.ranks, state.microbatches, state.batch, versions);
     return this.call("make", state.schedule, state.ranks, state.microbatches, state.chunks, state.group);
   }
+  // Returns how many stages there are in the state's schedule; 0 if it cannot be made.
+  stageCount(state) {
+    return this.set(state) ? this.array("stageToRank").length : 0;
+  }
   setCosts(state) {
     const costs = costsOf(state, this.array("stageToRank"));
-    this.module.HEAPF64.set(costs, this.call("costs") / 8);
+    this.module.HEAPF64.set(flat(costs), this.call("costs") / 8);
     return costs;
   }
 
@@ -105,15 +111,15 @@ function kindFrom(line) {
 
 // Actions that never run get the times that they would take one after the other, so that they can be shown and moved.
 function giveTimesToWaiting(result, costs, recompute) {
-  const { stages, actions, times, ranks, rankBegin } = result;
+  const { actions, times, ranks, rankBegin } = result;
   for (let rank = 0; rank < result.rankCount; ++rank) {
     const at = ranks[7 * rank + 3];
     if (at < 0) continue;
     let now = at > rankBegin[rank] ? times[3 * at - 2] : 0;
     for (let i = at; i < rankBegin[rank + 1]; ++i) {
-      const [forward, input, weight] = [0, 1, 2].map((row) => costs[row * stages + actions[4 * i + 1]]);
+      const [forward, backward, input, weight] = flat(costs, actions[4 * i + 1]);
       const repeated = recompute ? forward : 0;
-      const seconds = [forward, repeated + input + weight, repeated + input, weight][actions[4 * i]] ?? 0;
+      const seconds = [forward, repeated + backward, repeated + input, weight][actions[4 * i]] ?? 0;
       times[3 * i] = now;
       times[3 * i + 1] = now += seconds;
     }
@@ -130,7 +136,18 @@ export function rankLinks(stageToRank) {
   return links;
 }
 
-// Returns the costs in the order of playground_costs. A rank's work is the same with any number of chunks.
+const COSTS = ["forward", "backward", "input", "weight", "message", "transfer", "update"];
+
+// Returns the costs in the order of playground_costs; those of one stage, if it is given.
+export const flat = (costs, stage) => COSTS.flatMap((name) => (stage === undefined ? costs[name] : costs[name][stage]));
+
+// Returns how many micro-batches there are before an update.
+function microbatchesPerUpdate(state) {
+  if (!state.table) return state.schedule === "pipedream" ? state.batch : state.microbatches;
+  return sizesOf(state.table).microbatches;
+}
+
+// Returns the costs that playground_costs takes, in lists. A rank's work is the same with any number of chunks.
 export function costsOf(state, stageToRank) {
   const stages = stageToRank.length;
   const ranks = Math.max(...stageToRank) + 1;
@@ -139,16 +156,17 @@ export function costsOf(state, stageToRank) {
     const link = links.findIndex((one) => one.includes(stageToRank[s]) && one.includes(stageToRank[s + 1]));
     return state.links[link] ?? 1; // a border within a rank has no link
   });
-  const update = Array(ranks).fill(state.model ? 0 : state.update);
   if (state.model) {
-    const { forward, input, weight, message, transfer } = profiledCosts(state, stages, factors);
-    return [...forward, ...input, ...weight, ...message, ...transfer, ...update];
+    const costs = profiledCosts(state, stages, factors, microbatchesPerUpdate(state));
+    const update = Array(ranks).fill(0);
+    costs.update.forEach((ms, stage) => (update[stageToRank[stage]] += ms));
+    return { ...costs, update };
   }
   const share = ranks / stages;
   const each = (cost) => Array.from({ length: stages }, (_, s) => cost * share * (state.stages[s] ?? 1));
   const border = (cost) => factors.map((factor) => cost * factor);
-  return [
-    ...each(state.forward), ...each(state.input), ...each(state.weight),
-    ...border(state.latency + state.transfer), ...border(state.transfer), ...update,
-  ]; // prettier-ignore
+  return {
+    forward: each(state.forward), backward: each(state.input + state.weight), input: each(state.input), weight: each(state.weight),
+    message: border(state.latency + state.transfer), transfer: border(state.transfer), update: Array(ranks).fill(state.update),
+  }; // prettier-ignore
 }

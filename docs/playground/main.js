@@ -4,7 +4,8 @@ import { drawActivations, drawCurve, drawLinks, linksOf, LINK_PITCH, microbatche
 import { makeControls, showControls, TEXTS, TITLES } from "./controls.js";
 import { commandNote, commandOf, pngOf, save, svgOf } from "./files.js";
 import { LEGAL, Library } from "./library.js";
-import { bottleneckOf, numbersOf, peakOf, rowsOfAll, verdictOf } from "./numbers.js";
+import { amountText, limitOf, peakOf } from "./memory.js";
+import { bottleneckOf, numbersOf, rowsOfAll, verdictOf } from "./numbers.js";
 import { CanvasPainter, number, percent, themeOf } from "./painter.js";
 import { addressOf, DEFAULTS, History, nested, pinnedOf, stateOf } from "./state.js";
 import { isMovable, moved, nearestText, placeAt, placeOf, showProblems } from "./table.js";
@@ -19,7 +20,7 @@ const nameOf = (state) => (state.table ? "a table" : TITLES[state.schedule]);
 
 // The settings of the pinned state that another one does not share, as texts: "4 micro-batches", "transfer 1".
 function differences(pinned, state) {
-  const names = Object.keys(DEFAULTS).filter((name) => !["schedule", "table", "pinned", "tour", "league", "limit", "follow", "chunks", "versions", "batch", "group", "waits"].includes(name));
+  const names = Object.keys(DEFAULTS).filter((name) => !["schedule", "table", "pinned", "tour", "league", "limit", "gib", "follow", "chosen", "chunks", "versions", "batch", "group", "waits"].includes(name));
   return names.filter((name) => String(pinned[name]) !== String(state[name])).map((name) => `${TEXTS[name] ?? name} ${pinned[name] === "" ? "none" : pinned[name]}`);
 }
 
@@ -27,7 +28,8 @@ function differences(pinned, state) {
 async function copy(id, text) {
   const button = element(id);
   const before = (button.dataset.text ??= button.textContent);
-  button.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "Not allowed: copy it yourself");
+  const written = navigator.clipboard?.writeText(text) ?? Promise.reject();
+  button.textContent = await written.then(() => "Copied", () => "Not allowed: copy it yourself");
   clearTimeout(button.timer);
   button.timer = setTimeout(() => (button.textContent = before), 2000);
 }
@@ -38,20 +40,30 @@ class Page {
     this.history = new History(stateOf(location.hash));
     makeControls(element("controls"), library, this.state, (name, value) => this.change({ [name]: value }, name));
     this.listen();
-    this.redraw();
+    this.open();
   }
   get state() { return this.history.now; } // prettier-ignore
 
+  // Shows the state, with what its address has chosen in the timeline.
+  open() {
+    const { chosen } = this.state;
+    this.state.chosen = "";
+    this.redraw();
+    if (chosen) this.chooseNamed(chosen);
+  }
   change(difference, kind = "") {
     const state = { ...this.state, ...difference };
     if ("schedule" in difference) Object.assign(state, this.sizesFor(state));
     this.history.add(state, kind);
     this.redraw();
   }
-  // Another schedule begins with its own choices, and replaces a table.
+  // Another schedule replaces a table, and keeps what it can of the settings.
   sizesFor(state) {
-    const kind = this.library.kinds.find(({ name }) => name === state.schedule);
-    return { table: "", chunks: kind.name.startsWith("interleaved") || kind.name.startsWith("foldx") ? 2 : 0, group: 0, waits: Boolean(kind.sendsWait) };
+    const kindOf = (schedule) => this.library.kinds.find(({ name }) => name === schedule);
+    const [kind, before] = [kindOf(state.schedule), kindOf(this.state.schedule)];
+    this.chunks = state.chunks || this.chunks; // of the last order that has them
+    const takesChunks = kind.name.startsWith("interleaved") || kind.name.startsWith("foldx");
+    return { table: "", chunks: takesChunks ? (this.chunks ?? 2) : 0, group: kind.takesGroup ? state.group : 0, waits: Boolean(kind.sendsWait) || (state.waits && !before?.sendsWait) };
   }
   move(by) {
     this.history.move(by);
@@ -62,7 +74,7 @@ class Page {
     const begin = performance.now();
     this.chosen = chosen;
     this.width = element("timeline").clientWidth; // of all with an axis of time; asked before the page changes
-    const pinned = pinnedOf(this.state);
+    const pinned = pinnedOf(this.state, this.library);
     this.pinned = pinned && this.library.run(pinned);
     if (this.pinned?.times?.length < 3 * LARGE) this.library.explain(this.pinned);
     const result = this.library.run(this.state);
@@ -71,7 +83,7 @@ class Page {
       this.result = result;
     }
     clearTimeout(this.addressTimer); // the browser takes longer for it than for the picture
-    this.addressTimer = setTimeout(() => history.replaceState(null, "", `#${addressOf(this.state)}`), 0);
+    this.addressTimer = setTimeout(() => this.writeAddress(), 0);
     showControls(element("controls"), this.library, this.state, this.result?.stageToRank ?? []);
     this.showVerdict(result);
     this.drawTimelines();
@@ -80,10 +92,21 @@ class Page {
     else rest();
     this.showAll();
     showTour(element("tour"), this.state.tour, (step) => this.goToTour(step));
-    element("undo").disabled = this.history.at === 0;
-    element("redo").disabled = this.history.at === this.history.states.length - 1;
+    const { at, states } = this.history; // disabled ones would lose the focus
+    element("undo").ariaDisabled = String(at === 0);
+    element("redo").ariaDisabled = String(at === states.length - 1);
     this.scriptTime = performance.now() - begin;
     document.documentElement.dataset.ready = "true";
+  }
+  writeAddress() {
+    history.replaceState(null, "", `#${addressOf({ ...this.state, chosen: this.chosen.name ?? "" })}`);
+  }
+  // As in the address: "3F0" for an action, "before3F0" for the gap before it.
+  chooseNamed(text) {
+    const name = text.replace(/^before/, "");
+    for (let i = 0; i < (this.actions?.count ?? 0); ++i) {
+      if (this.actions.isWork(i) && this.actions.name(i) === name) return this.choose(i, name !== text && this.result.status === LEGAL, this.actions.rankOf[i]);
+    }
   }
   // Once the picture is shown; a later redraw replaces what was still to come.
   later(draw) {
@@ -96,7 +119,7 @@ class Page {
     table.readOnly = /U/.test(result.table ?? "");
     if (document.activeElement !== table || table.readOnly) table.value = result.table || this.state.table;
     element("command").textContent = result.rankBegin ? commandOf(this.state, result) : "";
-    element("command-note").textContent = result.rankBegin ? commandNote(this.state) : "";
+    element("command-note").textContent = result.rankBegin ? commandNote(this.state, result, this.library) : "";
   }
   showVerdict(result) {
     showProblems(element("problems"), result, this.state);
@@ -117,7 +140,7 @@ class Page {
     this.horizon = Math.max(horizonOf(this.result), isOneAxis ? horizonOf(this.pinned) : 0);
     element("pinned").hidden = !this.pinned?.rankBegin;
     if (this.pinned?.rankBegin) {
-      const pinned = pinnedOf(this.state);
+      const pinned = pinnedOf(this.state, this.library);
       element("follow").checked = this.state.follow;
       const step = number(this.pinned.seconds) + this.pinned.unit;
       element("pinned-name").textContent = [`Pinned: ${nameOf(pinned)}`, `step ${step}`, ...differences(pinned, this.state)].join(", ");
@@ -140,12 +163,13 @@ class Page {
   drawDetails(result) {
     if (result.status !== LEGAL) return;
     const theme = themeOf(document.documentElement);
-    this.draw("activations", this.actions, drawActivations, this.state.limit);
-    const peaks = Array.from({ length: result.rankCount }, (_, rank) => number(peakOf(result, rank), 3));
+    this.draw("activations", this.actions, drawActivations, limitOf(result, this.state));
+    const peaks = Array.from({ length: result.rankCount }, (_, rank) => amountText(result, peakOf(result, rank)));
     const versions = Array.from({ length: result.rankCount }, (_, rank) => result.ranks[7 * rank + 1]);
-    const hasVersions = this.state.schedule === "pipedream" && !this.state.table;
+    const hasVersions = this.state.schedule === "pipedream" && !this.state.table && !result.bytes;
+    element("activations-unit").textContent = result.bytes ? "GiB" : "micro-batches of all of a rank's layers";
     element("versions-note").hidden = !hasVersions;
-    element("activations").setAttribute("aria-label", `At most ${peaks.join(", ")} micro-batches${hasVersions ? ` and ${versions.join(", ")} versions of the weights` : ""}, rank by rank`);
+    element("activations").setAttribute("aria-label", `At most ${peaks.join(", ")}${result.bytes ? "" : " micro-batches"}${hasVersions ? ` and ${versions.join(", ")} versions of the weights` : ""}, rank by rank`);
     this.drawLinkRows(theme);
     this.library.explain(result);
     element("waterfall").innerHTML = waterfall(result, this.pinned);
@@ -165,8 +189,7 @@ class Page {
     for (const button of element("all-rows").querySelectorAll("button")) button.onclick = () => this.change({ schedule: button.value });
   }
   drawLinkRows(theme) {
-    const { costs, stages } = this.result;
-    const takeTime = costs.slice(3 * stages, 4 * stages - 1).some((message) => message > 0);
+    const takeTime = this.result.costs.message.some((message) => message > 0);
     const links = takeTime ? linksOf(this.actions) : [];
     const canvas = element("links");
     canvas.hidden = links.length === 0;
@@ -188,22 +211,24 @@ class Page {
     const chain = isGap ? chainOf(this.actions, i >= 0 ? i : lastAction(this.actions)) : [];
     const lit = isGap ? new Set(chain.map(({ action }) => action)) : litBy(this.actions, i);
     const text = isGap ? explainGap(this.actions, i, rank) : this.describe(i);
-    this.chosen = { action: isGap ? -1 : i, lit, chain, text };
+    this.chosen = { action: isGap ? -1 : i, lit, chain, text, name: i < 0 ? "" : `${isGap ? "before" : ""}${this.actions.name(i)}` };
     this.drawTimelines();
+    this.writeAddress();
     element("cause").scrollIntoView({ block: "nearest" });
   }
   describe(i) {
     const { actions } = this;
     const { producer } = actions.input(i);
-    const needs = producer >= 0 ? ` needs ${actions.name(producer)} of rank ${actions.rankOf[producer]},` : " needs no other action,";
-    const feeds = actions.outputs(i).map((one) => `${actions.name(one)} of rank ${actions.rankOf[one]}`).join(" and "); // prettier-ignore
+    const needs = producer >= 0 ? ` needs ${actions.label(producer)} of rank ${actions.rankOf[producer]},` : " needs no other action,";
+    const feeds = actions.outputs(i).map((one) => `${actions.label(one)} of rank ${actions.rankOf[one]}`).join(" and "); // prettier-ignore
     const version = actions.version(i) >= 0 ? `, with version ${actions.version(i)} of the weights` : "";
-    if (!actions.hasRun(i)) return `${actions.name(i)} of rank ${actions.rankOf[i]} never runs:${needs} and feeds ${feeds || "no other"}.`;
-    return `${actions.name(i)}, from ${number(actions.start(i))} to ${number(actions.end(i))}${this.result.unit} on rank ${actions.rankOf[i]}${version}:${needs} and feeds ${feeds || "no other"}.`;
+    if (!actions.hasRun(i)) return `${actions.label(i)} of rank ${actions.rankOf[i]} never runs:${needs} and feeds ${feeds || "no other"}.`;
+    return `${actions.label(i)}, from ${number(actions.start(i))} to ${number(actions.end(i))}${this.result.unit} on rank ${actions.rankOf[i]}${version}:${needs} and feeds ${feeds || "no other"}.`;
   }
   clear() {
     this.chosen = NOTHING;
     this.drawTimelines();
+    this.writeAddress();
   }
   moveTo(i, place) {
     if (!isMovable(this.result.table) || place === placeOf(this.actions, i)) return;
@@ -234,7 +259,7 @@ class Page {
     click("pin", () => this.change({ pinned: nested(addressOf({ ...this.state, pinned: "", tour: 0 })) }));
     click("unpin", () => this.change({ pinned: "", follow: false }));
     click("follow", () => this.change({ follow: element("follow").checked }));
-    click("copy", () => (history.replaceState(null, "", `#${addressOf(this.state)}`), copy("copy", location.href)));
+    click("copy", () => (this.writeAddress(), copy("copy", location.href)));
     click("copy-command", () => copy("copy-command", element("command").textContent));
     click("repair", () => this.repair());
     click("reset", () => this.change({ table: "" }));
@@ -243,9 +268,9 @@ class Page {
     click("save-svg", () => save("schedule.svg", this.svg(), "image/svg+xml"));
     click("save-png", async () => save("schedule.png", await pngOf(this.svg())));
     element("all").addEventListener("toggle", () => this.redraw(this.chosen));
-    element("help").hidden = !location.protocol.startsWith("http"); // beside the book
+    element("site").hidden = !location.protocol.startsWith("http"); // beside the book
     element("table").addEventListener("input", ({ target }) => this.change({ table: target.value }, "text"));
-    addEventListener("hashchange", () => (this.history.add(stateOf(location.hash)), this.redraw()));
+    addEventListener("hashchange", () => (this.history.add(stateOf(location.hash)), this.open()));
     addEventListener("resize", () => this.redraw(this.chosen));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw(this.chosen));
     addEventListener("keydown", (event) => this.pressed(event));

@@ -2,25 +2,17 @@
 import { Actions } from "./cause.js";
 import { TITLES } from "./controls.js";
 import { LEGAL, RECV_B, RECV_F } from "./library.js";
+import { amountText, peakOf, ranksOverLimit } from "./memory.js";
 import { number, percent } from "./painter.js";
 
 const ranksOf = (result) => [...Array(result.rankCount).keys()];
-
-// The most micro-batches of all its layers whose activations a rank keeps.
-export function peakOf(result, rank) {
-  return (result.ranks[7 * rank] * result.rankCount) / result.stages;
-}
-
-function ranksOverLimit(result, limit) {
-  return limit > 0 ? ranksOf(result).filter((rank) => peakOf(result, rank) > limit) : [];
-}
 
 export function verdictOf(result, state, pinned) {
   if (result.status !== LEGAL) return `${result.rankBegin ? "This table cannot run to its end" : "This cannot run"}: ${result.problems[0]}.`;
   const name = state.table ? "Your table" : TITLES[state.schedule];
   const isOneStep = state.table || state.schedule !== "pipedream";
   const work = isOneStep ? "a step takes" : `${state.microbatches} micro-batches take`;
-  const over = ranksOverLimit(result, state.limit);
+  const over = ranksOverLimit(result, state);
   const versions = Math.max(...ranksOf(result).map((rank) => result.ranks[7 * rank + 1]));
   const remarks = [
     pinned?.status === LEGAL && pinned.unit === result.unit && comparison(result.seconds / pinned.seconds),
@@ -73,8 +65,8 @@ export function rowsOfAll(rows, state) {
     const button = `<button type="button" value="${name}"${name === state.schedule && !state.table ? " disabled" : ""}>${title}</button>`;
     if (result.status !== LEGAL) return `<tr><th scope="row">${button}</th><td colspan="3" class="quiet">cannot run with these settings</td></tr>`;
     const peak = Math.max(...ranksOf(result).map((rank) => peakOf(result, rank)));
-    const isOver = ranksOverLimit(result, state.limit).length > 0;
-    return `<tr><th scope="row">${button}</th><td>${number(result.seconds)}${result.unit}</td><td>${percent(result.idle)}</td><td class="${isOver ? "over" : ""}">${number(peak, 3)}${isOver ? ", over the limit" : ""}</td></tr>`;
+    const isOver = ranksOverLimit(result, state).length > 0;
+    return `<tr><th scope="row">${button}</th><td>${number(result.seconds)}${result.unit}</td><td>${percent(result.idle)}</td><td class="${isOver ? "over" : ""}">${amountText(result, peak)}${isOver ? ", over the limit" : ""}</td></tr>`;
   }).join(""); // prettier-ignore
 }
 
@@ -84,7 +76,7 @@ function valuesOf(actions) {
   const { result } = actions;
   const most = (value) => Math.max(...ranksOf(result).map(value));
   return [
-    number(result.seconds) + result.unit, percent(result.idle), number(most((rank) => peakOf(result, rank)), 3), String(busiestLink(actions)),
+    number(result.seconds) + result.unit, percent(result.idle), amountText(result, most((rank) => peakOf(result, rank))), String(busiestLink(actions)),
     String(most((rank) => result.ranks[7 * rank + 2])),
   ]; // prettier-ignore
 }
@@ -92,7 +84,7 @@ function valuesOf(actions) {
 export function numbersOf(actions, state, pinned) {
   const values = valuesOf(actions);
   const others = pinned?.status === LEGAL ? valuesOf(new Actions(pinned)) : null;
-  const isOver = ranksOverLimit(actions.result, state.limit).length > 0;
+  const isOver = ranksOverLimit(actions.result, state).length > 0;
   const tile = (name, i) => `<div class="${i === 2 && isOver ? "over" : ""}"><span>${name}</span><b>${values[i]}</b>${others ? `<span>pinned: ${others[i]}</span>` : ""}</div>`;
   return NAMES.map(tile).join("");
 }

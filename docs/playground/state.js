@@ -1,25 +1,39 @@
 // What the reader has chosen: its defaults, its form in the page's address, and undo.
 
+import { sizesOf } from "./table.js";
+
 export const DEFAULTS = Object.freeze({
   schedule: "1f1b", ranks: 4, microbatches: 8, chunks: 0, group: 0,
   forward: 1, input: 1, weight: 1, update: 0, stages: [], links: [], // factors of the times of stages and links; 1 where there is none
   model: "", device: "h200", link: "nvlink4", // profiled costs in place of those three, the update and messages below
   latency: 0, transfer: 0, receives: "ahead", waits: false, recompute: false,
-  versions: "stash", batch: 1, limit: 0, // micro-batches of activations; 0: no limit
+  versions: "stash", batch: 1, limit: 0, gib: 0, // of activations, in micro-batches or with a model in GiB; 0: no limit
   league: [], // idle shares of others' schedules
   table: "", // in place of the schedule
   pinned: "", // another state's address, for comparison
   follow: false, // the pinned one has all but its own order from this one
+  chosen: "", // in the timeline: "3F0", or "before3F0" for a gap
   tour: 0, // the step of the tour, from 1
 }); // prettier-ignore
 
 const OWN = ["schedule", "table", "chunks", "group", "versions", "batch", "waits"]; // what makes an order
 
-// The pinned state, or null.
-export function pinnedOf(state) {
+// The pinned state, or null. One that follows has the other's factors of stages, for its own number of stages.
+export function pinnedOf(state, library) {
   if (!state.pinned) return null;
   const pinned = stateOf(state.pinned);
-  return state.follow ? { ...state, ...Object.fromEntries(OWN.map((name) => [name, pinned[name]])), pinned: "" } : pinned;
+  if (!state.follow) return pinned;
+  const following = { ...state, ...(state.table ? sizesOf(state.table) : {}), ...Object.fromEntries(OWN.map((name) => [name, pinned[name]])), pinned: "" };
+  if (state.stages.length > 0) following.stages = resampled(state.stages, library.stageCount(state), library.stageCount(following));
+  return following;
+}
+
+// Factors of `count` parts of a model, as those of `others` parts.
+function resampled(factors, count, others) {
+  return Array.from({ length: others }, (_, other) => {
+    const shared = (i) => Math.max(Math.min((i + 1) / count, (other + 1) / others) - Math.max(i / count, other / others), 0);
+    return Array.from({ length: count }, (_, i) => others * shared(i) * (factors[i] ?? 1)).reduce((sum, one) => sum + one, 0);
+  });
 }
 
 // Whole numbers, with their least and most.

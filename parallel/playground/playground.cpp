@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -66,7 +65,7 @@ int guarded(const Body& body) {
 int set_schedule(Playground& p, Schedule schedule) {
   p.computations = std::move(schedule);
   const auto stages = static_cast<std::size_t>(p.computations.stage_count());
-  p.cost_values.assign(5 * stages - 2 + p.computations.ranks.size(), 0);
+  p.cost_values.assign(6 * stages - 2 + p.computations.ranks.size(), 0);
   return 1;
 }
 
@@ -77,15 +76,13 @@ Costs costs_from(const Schedule& schedule, const std::vector<double>& values, bo
     return std::vector<double>(next - count, next);
   };
   const std::ptrdiff_t stages = schedule.stage_count();
-  Costs costs{.forward = take(stages),
-              .backward = {},
-              .backward_input = take(stages),
-              .backward_weight = take(stages),
-              .message = take(stages - 1),
-              .transfer = take(stages - 1),
-              .update = take(std::ssize(schedule.ranks))};
-  std::transform(costs.backward_input.begin(), costs.backward_input.end(), costs.backward_weight.begin(),
-                 std::back_inserter(costs.backward), std::plus());
+  const Costs costs{.forward = take(stages),
+                    .backward = take(stages),
+                    .backward_input = take(stages),
+                    .backward_weight = take(stages),
+                    .message = take(stages - 1),
+                    .transfer = take(stages - 1),
+                    .update = take(std::ssize(schedule.ranks))};
   return recompute ? with_recompute(costs) : costs;
 }
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
+#include <numeric>
+#include <vector>
 
 #include "parallel/schedule/grid.h"
 
@@ -79,41 +80,109 @@ Schedule completed(Schedule schedule) {
   return schedule;
 }
 
-struct Place {
+std::size_t count_actions(const Schedule& schedule) {
+  return std::accumulate(schedule.ranks.begin(), schedule.ranks.end(), std::size_t{0},
+                         [](std::size_t sum, const std::vector<Action>& actions) { return sum + actions.size(); });
+}
+
+/// A move of one action of a rank to another place in its list.
+struct Move {
   std::size_t rank = 0;
-  std::size_t index = 0;
-  std::size_t distance = 0;  // from the front of what is left
+  std::size_t from = 0;
+  std::size_t to = 0;
+
+  std::size_t distance() const { return from > to ? from - to : to - from; }
 };
 
-/// Returns the action that can run and is nearest to the front of its list, of which the first `next` are done.
-std::optional<Place> nearest_that_can_run(const Schedule& schedule, const std::vector<std::size_t>& next,
-                                          const OperationBits& done) {
-  std::optional<Place> nearest;
-  for (std::size_t rank = 0; rank < next.size(); ++rank) {
-    const auto& actions = schedule.ranks[rank];
-    for (std::size_t i = next[rank]; i < actions.size() && (!nearest || i - next[rank] < nearest->distance); ++i) {
-      if (done.allows(actions[i])) {
-        nearest = Place{rank, i, i - next[rank]};
+void make(const Move& move, std::vector<Action>& actions) {
+  const auto at = [&](std::size_t i) { return actions.begin() + static_cast<std::ptrdiff_t>(i); };
+  if (move.from > move.to) {
+    std::rotate(at(move.to), at(move.from), at(move.from) + 1);
+  } else {
+    std::rotate(at(move.from), at(move.from) + 1, at(move.to) + 1);
+  }
+}
+
+/// How far a schedule runs: what is done, and of each rank how many actions.
+struct Progress {
+  OperationBits done;
+  std::vector<std::size_t> next;
+
+  /// Runs until all ranks wait or have ended.
+  void run(const Schedule& schedule) {
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (std::size_t rank = 0; rank < next.size(); ++rank) {
+        const auto& actions = schedule.ranks[rank];
+        for (; next[rank] < actions.size() && done.allows(actions[next[rank]]); ++next[rank]) {
+          done.add(actions[next[rank]]);
+          moves = true;
+        }
       }
     }
   }
-  return nearest;
+  std::size_t count() const { return std::accumulate(next.begin(), next.end(), std::size_t{0}); }
+};
+
+/// Returns the moves of one action after which at least one more action can run, the shortest first: one that can run
+/// to the front of what is left of its rank, or the front to any place behind one that can.
+std::vector<Move> helpful_moves(const Schedule& schedule, const Progress& stuck) {
+  std::vector<Move> moves;
+  for (std::size_t rank = 0; rank < stuck.next.size(); ++rank) {
+    const auto& actions = schedule.ranks[rank];
+    const std::size_t front = stuck.next[rank];
+    for (std::size_t i = front + 1; i < actions.size(); ++i) {
+      if (stuck.done.allows(actions[i])) {
+        moves.push_back({rank, i, front});
+      }
+      if (stuck.done.allows(actions[front + 1])) {
+        moves.push_back({rank, front, i});
+      }
+    }
+  }
+  std::stable_sort(moves.begin(), moves.end(),
+                   [](const Move& a, const Move& b) { return a.distance() < b.distance(); });
+  return moves;
+}
+
+/// Returns the move after which the most actions run; of such moves the shortest. `moves` are not empty. Each that is
+/// tried takes as many of `steps` as there are actions; once these are used up, only the shortest move is tried.
+Move best_of(const std::vector<Move>& moves, const Schedule& schedule, const Progress& stuck, std::size_t& steps) {
+  const std::size_t actions = count_actions(schedule);
+  Move best = moves[0];
+  std::size_t most = 0;
+  for (const Move& move : moves) {
+    if (steps < actions || most == actions) {
+      break;
+    }
+    steps -= actions;
+    Schedule changed = schedule;
+    make(move, changed.ranks[move.rank]);
+    Progress progress = stuck;
+    progress.run(changed);
+    if (progress.count() > most) {
+      most = progress.count();
+      best = move;
+    }
+  }
+  return best;
 }
 
 }  // namespace
 
 Schedule nearest_legal(const Schedule& computations) {
   Schedule schedule = completed(computations);
-  OperationBits done(schedule);
-  std::vector<std::size_t> next(schedule.ranks.size(), 0);
-  while (const auto place = nearest_that_can_run(schedule, next, done)) {
-    auto& actions = schedule.ranks[place->rank];
-    const auto front = actions.begin() + static_cast<std::ptrdiff_t>(next[place->rank]++);
-    const auto chosen = actions.begin() + static_cast<std::ptrdiff_t>(place->index);
-    done.add(*chosen);
-    std::rotate(front, chosen, chosen + 1);
+  Progress progress{OperationBits(schedule), std::vector<std::size_t>(schedule.ranks.size(), 0)};
+  std::size_t steps = 5'000'000;  // a fraction of a second
+  for (;;) {
+    progress.run(schedule);
+    const std::vector<Move> moves = helpful_moves(schedule, progress);
+    if (moves.empty()) {
+      return schedule;
+    }
+    const Move move = best_of(moves, schedule, progress, steps);
+    make(move, schedule.ranks[move.rank]);
   }
-  return schedule;
 }
 
 }  // namespace stagecoach

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import { Actions } from "../../docs/playground/cause.js";
 import { versionsOf } from "../../docs/playground/charts.js";
-import { costsOf, LEGAL, Library, VERSIONS } from "../../docs/playground/library.js";
+import { costsOf, flat, LEGAL, Library, VERSIONS } from "../../docs/playground/library.js";
 import { DEFAULTS } from "../../docs/playground/state.js";
 import { resolve } from "node:path";
 import { Browser } from "./browser.mjs";
@@ -68,7 +68,7 @@ function lineOf(state) {
     : state.schedule === "pipedream" ? ["make_pipedream", state.ranks, state.microbatches, state.batch, VERSIONS.indexOf(state.versions)]
     : ["make", state.schedule, state.ranks, state.microbatches, state.chunks, state.group]; // prettier-ignore
   const stageToRank = library.set(state) ? library.array("stageToRank") : [0];
-  const costs = costsOf(state, stageToRank);
+  const costs = flat(costsOf(state, stageToRank));
   return [...begin, state.receives === "use" ? 0 : 4, Number(state.waits), Number(state.recompute), costs.join(",")].join("\t");
 }
 

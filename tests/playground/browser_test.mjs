@@ -240,7 +240,69 @@ const tests = {
     await browser.go(page);
     assert.equal(await text("command-note"), "");
     await see("playground.change({ transfer: 1, stages: [1, 2] })");
-    assert.match(await text("command-note"), /the times that you chose for messages, single stages, so its step takes another time/);
+    assert.match(await text("command-note"), /^The command plans a step of 33 units: the times that you chose for messages, single stages are not in it\.$/);
+  },
+  async "a copied link is said to be copied"() {
+    await browser.go(`${page}#schedule=gpipe`);
+    await see(`Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => { globalThis.copied = text; } } })`);
+    await click("copy");
+    await browser.until(`document.getElementById("copy").textContent === "Copied"`);
+    assert.equal(await see("copied"), await see("location.href"));
+    await browser.until(`document.getElementById("copy").textContent === "Copy link"`);
+    await see(`navigator.clipboard.writeText = () => Promise.reject()`);
+    await click("copy");
+    await browser.until(`document.getElementById("copy").textContent.startsWith("Not allowed")`);
+  },
+  async "a filled button can be read below the pointer"() {
+    await browser.go(`${page}#tour=1`);
+    const [x, y] = await see(`(() => { const { x, y, width, height } = document.querySelector("#tour .main").getBoundingClientRect(); return [x + width / 2, y + height / 2]; })()`);
+    await browser.send("Input.dispatchMouseEvent", { type: "mouseMoved", x, y });
+    await browser.until(`document.querySelector("#tour .main:hover")`);
+    assert.equal(await see(`(({ color, backgroundColor }) => color === backgroundColor)(getComputedStyle(document.querySelector("#tour .main")))`), false);
+  },
+  async "an address has what is chosen in the timeline"() {
+    await browser.go(`${page}#chosen=before3F0`);
+    assert.equal(await text("cause"), "Rank 3 is idle before 3F0: it waits for 2F0 of rank 2.");
+    assert.equal(await see("playground.chosen.chain.length"), 4);
+    await browser.until(`location.hash === "#chosen=before3F0"`);
+    await see("playground.change({ microbatches: 9 })");
+    await browser.until(`location.hash === "#microbatches=9"`);
+  },
+  async "sentences name stages as the timeline does"() {
+    await browser.go(`${page}#schedule=interleaved&chunks=2&chosen=4B0`);
+    assert.match(await text("cause"), /^4B0 \(B0b\), from .* needs 5B0 \(B0b\) of rank 1, and feeds 3B0 \(B0a\) of rank 3\.$/);
+  },
+  async "the sentence about a chosen action is in view"() {
+    await browser.go(page, 420, 700);
+    await see(`document.getElementById("timeline").focus()`);
+    await browser.send("Input.dispatchKeyEvent", { type: "keyDown", key: "ArrowRight" });
+    const [top, bottom] = await see(`(({ top, bottom }) => [top, bottom])(document.getElementById("cause").getBoundingClientRect())`);
+    assert.ok(top >= 0 && bottom <= 700, `from ${top} to ${bottom}`);
+  },
+  async "another order keeps what it has of the settings"() {
+    const choose = (value) => see(`{ const one = document.querySelector("[name=schedule]"); one.value = "${value}"; one.dispatchEvent(new Event("input", { bubbles: true })); }`);
+    await browser.go(`${page}#schedule=interleaved&chunks=4&waits=true&latency=1`);
+    await choose("1f1b");
+    await choose("interleaved");
+    assert.deepEqual(await see("[playground.state.chunks, playground.state.waits, playground.state.latency]"), [4, true, 1]);
+  },
+  async "with a model activations and their limit are bytes"() {
+    await browser.go(`${page}#model=vit&schedule=zb-h1&gib=3.5`);
+    assert.match(await text("numbers"), /peak activations3\.81 GiB/);
+    assert.match(await text("verdict"), /over the memory limit on rank 2, 3\.$/);
+    assert.equal(await see(`document.querySelector("[data-for=limit]").hidden`), true);
+    await browser.go(`${page}#model=vit&schedule=zb-h1&ranks=2`); // of which nothing is undefined
+    assert.doesNotMatch(await text("views"), /NaN|undefined/);
+  },
+  async "a drag says where the action goes"() {
+    await browser.go(page);
+    const [from, to] = [await placeOf("3F1"), await placeOf("3B2")];
+    await browser.mouse("mousePressed", ...from);
+    await browser.mouse("mouseMoved", ...to);
+    assert.match(await text("cause"), /^3F1 goes before 3\w+\.$/);
+    const place = (await text("cause")).match(/before (\w+)/)[1];
+    await browser.mouse("mouseReleased", ...to);
+    assert.match(await see("playground.state.table"), new RegExp(`3F1,${place}`));
   },
   async "leaving the tour gives the own state back"() {
     await browser.go(`${page}#schedule=zbv&ranks=3`);
@@ -265,7 +327,7 @@ const tests = {
   },
   async "an illegal table says the nearest legal one"() {
     await browser.go(`${page}#table=${DEADLOCK}`);
-    assert.equal(await text("nearest"), "The nearest legal table: rank 0 runs 0F0,0F1,0B0,0B1.");
+    assert.equal(await text("nearest"), "Nearest legal table: move 0F1 before 0B0.");
     await click("repair");
     assert.equal(await text("nearest"), "");
     assert.match(await see("playground.state.table"), /^0F0,0F1,0B0,0B1\n1F1,1B1,1F0,1B0/);

@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "core/random.h"
 #include "parallel/schedule/check.h"
@@ -25,6 +30,53 @@ TEST(NearestLegal, OfALegalScheduleIsItself) {
 
 TEST(NearestLegal, OfADeadlockMovesOneAction) {
   EXPECT_EQ(repaired("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n"), "0F0,0F1,0B0,0B1\n1F1,1B1,1F0,1B0\n");
+}
+
+/// Returns how many actions `text` would need to move to become a table that the order of `legal` has: all except a
+/// longest common subsequence of each rank.
+int moves_between(const Schedule& schedule, const Schedule& legal) {
+  int moves = 0;
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const auto& [a, b] = std::tie(schedule.ranks[rank], legal.ranks[rank]);
+    std::vector<std::vector<int>> common(a.size() + 1, std::vector<int>(b.size() + 1));
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      for (std::size_t j = 0; j < b.size(); ++j) {
+        common[i + 1][j + 1] = a[i] == b[j] ? common[i][j] + 1 : std::max(common[i][j + 1], common[i + 1][j]);
+      }
+    }
+    moves += static_cast<int>(a.size()) - common[a.size()][b.size()];
+  }
+  return moves;
+}
+
+TEST(NearestLegal, OfOneMisplacedActionMovesOneAction) {
+  const Philox random(52);
+  std::uint64_t drawn = 0;
+  const auto draw = [&](std::size_t end) {
+    return static_cast<std::size_t>(random.uniform(drawn++) * static_cast<double>(end));
+  };
+  int deadlocks = 0;
+  for (int run = 0; run < 400; ++run) {
+    const auto& names = schedule_names();
+    Schedule schedule = make_schedule(names[static_cast<std::size_t>(run) % names.size()], 4, 8);
+    auto& actions = schedule.ranks[draw(schedule.ranks.size())];
+    const auto at = [&](std::size_t i) { return actions.begin() + static_cast<std::ptrdiff_t>(i); };
+    const std::size_t from = draw(actions.size());
+    const std::size_t to = draw(actions.size());
+    std::rotate(at(std::min(from, to)), at(from < to ? from + 1 : from), at(std::max(from, to)) + 1);
+    const Schedule legal = nearest_legal(schedule);
+    ASSERT_EQ(check(legal), std::vector<std::string>{});
+    const bool is_legal = check(schedule).empty();
+    deadlocks += is_legal ? 0 : 1;
+    EXPECT_EQ(moves_between(schedule, legal), is_legal ? 0 : 1) << to_text(schedule) << "became\n" << to_text(legal);
+  }
+  EXPECT_GT(deadlocks, 100);
+}
+
+TEST(NearestLegal, OfALargeScheduleIsLegal) {
+  Schedule schedule = make_schedule("1f1b", 32, 128);
+  std::rotate(schedule.ranks[31].begin(), schedule.ranks[31].begin() + 200, schedule.ranks[31].end());
+  EXPECT_EQ(check(nearest_legal(schedule)), std::vector<std::string>{});
 }
 
 TEST(NearestLegal, OfAnIncompleteTableIsComplete) {

@@ -20,7 +20,10 @@ std::vector<Number> array(PlaygroundArray which) {
 }
 
 /// Sets the costs of 1F1B on 2 ranks: a forward and half a backward take 1.
-void set_unit_costs(int stages) { std::fill_n(playground_costs(), 3 * stages, 1); }
+void set_unit_costs(int stages) {
+  std::fill_n(playground_costs(), 4 * stages, 1);
+  std::fill_n(playground_costs() + stages, stages, 2);
+}
 
 TEST(Playground, TimesASchedule) {
   ASSERT_EQ(playground_make("1f1b", 2, 3, 0, 0), 1);
