@@ -49,7 +49,10 @@ export function drawActivations(painter, actions, layout, theme, limit) {
     const versions = (result.bytes ? [] : versionsOf(actions, rank)).map(([time, count]) => [layout.x(time), height(count)]);
     const steps = versions.flatMap(([x, y], i) => (i === 0 ? [[x, y]] : [[x, versions[i - 1][1]], [x, y]]));
     if (steps.length > 0) painter.line([...steps, [layout.x(result.seconds), steps.at(-1)[1]]], FILLS[U], { width: 1.5 }); // prettier-ignore
-    if (layout.pitch > 14) painter.text(0, bottom - 2, `rank ${rank}: ${amountText(result, peaks[rank]).replace(" GiB", "")}`, colour === RED ? RED : theme.text, { size: 11 });
+    const colourOfText = colour === RED ? RED : theme.text;
+    const texts = [`rank ${rank}:`, amountText(result, peaks[rank]).replace(" GiB", "")];
+    if (layout.bar > 24) texts.forEach((text, line) => painter.text(0, bottom - 15 + 13 * line, text, colourOfText, { size: 11 }));
+    else if (layout.pitch > 14) painter.text(0, bottom - 2, `${rank}: ${texts[1]}`, colourOfText, { size: 11 });
   }
 }
 

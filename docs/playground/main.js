@@ -20,7 +20,7 @@ const nameOf = (state) => (state.table ? "a table" : TITLES[state.schedule]);
 
 // The settings of the pinned state that another one does not share, as texts: "4 micro-batches", "transfer 1".
 function differences(pinned, state) {
-  const names = Object.keys(DEFAULTS).filter((name) => !["schedule", "table", "pinned", "tour", "league", "limit", "gib", "follow", "chosen", "chunks", "versions", "batch", "group", "waits"].includes(name));
+  const names = Object.keys(DEFAULTS).filter((name) => !["schedule", "table", "pinned", "tour", "league", "limit", "gib", "follow", "chosen", "chunks", "versions", "batch", "group", "waits", ...(state.follow ? ["stages"] : [])].includes(name));
   return names.filter((name) => String(pinned[name]) !== String(state[name])).map((name) => `${TEXTS[name] ?? name} ${pinned[name] === "" ? "none" : pinned[name]}`);
 }
 

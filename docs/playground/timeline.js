@@ -61,7 +61,8 @@ function drawAxis(painter, result, layout, theme) {
   const bottom = layout.y(result.rankCount);
   for (const time of ticks(layout.horizon, layout.width / 90)) {
     painter.line([[layout.x(time), layout.top], [layout.x(time), bottom]], theme.line); // prettier-ignore
-    painter.text(layout.x(time), bottom + 14, number(time) + result.unit, theme.quiet, { size: 11, anchor: "middle" });
+    const isLast = layout.x(time) > layout.left + layout.width - 12; // it would be cut off
+    painter.text(layout.x(time) + (isLast ? 12 : 0), bottom + 14, number(time) + result.unit, theme.quiet, { size: 11, anchor: isLast ? "end" : "middle" });
   }
 }
 
