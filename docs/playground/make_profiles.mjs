@@ -1,6 +1,7 @@
 // Writes profiles.js: node make_profiles.mjs CH05_INTERLEAVED > profiles.js
 // What each layer of a model takes and keeps, from plans of the program on its modelled clock; so none of the devices needs
-// to be there. In these plans a stage is one layer, or two: layers of which one is fused with the next take less together.
+// to be there. In these plans a stage is one layer, two or three: what a layer adds to a stage depends on those before it, as
+// some are fused, and as the first one keeps the gradient of its input.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,7 +9,7 @@ import { join } from "node:path";
 
 const MODELS = {
   resnet50: { title: "ResNet-50, images of 224 x 224", flags: "--model resnet50 --image-size 224", microbatch: 16, input: 4 * 16 * 3 * 224 * 224 },
-  vit: { title: "vision transformer, 24 blocks, 1,024 wide", flags: "--model vit --depth 24 --width 1024 --heads 16", microbatch: 32, input: 4 * 32 * 28 * 28 },
+  vit: { title: "vision transformer, 24 blocks, 1,024 wide", flags: "--model vit --depth 24 --width 1024 --heads 16", microbatch: 32, input: 4 * 32 * 3 * 32 * 32 },
   gpt: { title: "GPT, 24 blocks, 1,024 wide, 1,024 bytes", flags: "--model gpt --depth 24 --width 1024 --heads 16 --context 1024", microbatch: 4, input: 4 * 4 * 1024 },
 }; // prettier-ignore
 const DEVICES = ["h200", "h100", "a100", "v100", "t4", "laptop"];
@@ -38,20 +39,22 @@ function timesOf(program, model, device, split) {
   return split.map((_, s) => [`${s}F0`, `${s}B0`, `${s}I0`, `${s}W0`].map(of).concat(of(`${s}B1`) - of(`${s}B0`), of(`${s}U`)));
 }
 
-// What each layer and the next one take less if one stage has both, the times as above.
-function gainsOf(program, model, device, layers) {
-  const gains = [];
-  for (const first of [0, 1]) {
-    const pairs = Math.floor((layers.length - first) / 2);
-    const rest = layers.length - first - 2 * pairs;
-    const split = [...Array(first).fill(1), ...Array(pairs).fill(2), ...Array(rest).fill(1)];
-    const together = timesOf(program, model, device, split);
-    for (let pair = 0; pair < pairs; ++pair) {
-      const at = first + 2 * pair;
-      gains[at] = together[first + pair].map((ms, i) => layers[at][i] + layers[at + 1][i] - ms);
-    }
+// What stages of `size` layers from each layer on take; those that end with layer k at place k.
+function timesUpTo(program, model, device, count, size) {
+  const rows = Array(count).fill(Array(6).fill(0));
+  for (let first = 0; first < size; ++first) {
+    const whole = Math.floor((count - first) / size);
+    const ones = (number) => Array(number).fill(1);
+    const split = [...ones(first), ...Array(whole).fill(size), ...ones(count - first - size * whole)];
+    timesOf(program, model, device, split).slice(first, first + whole).forEach((row, i) => (rows[first + size * (i + 1) - 1] = row));
   }
-  return gains;
+  return rows;
+}
+
+// What each layer adds to a stage as its first, as its second, and as a further layer.
+function addedTimes(program, model, device, count) {
+  const upTo = [1, 2, 3].map((size) => timesUpTo(program, model, device, count, size));
+  return upTo.map((rows, i) => rows.map((row, k) => row.map((ms, which) => (k < i ? 0 : i === 0 ? ms : ms - upTo[i - 1][k - 1][which]))));
 }
 
 const inNanoseconds = (ms) => Math.round(ms * 1e6) / 1e6;
@@ -69,9 +72,8 @@ function runsOf(rows, tolerance = 0) {
 function textOf(program, [name, model], devicesAsked) {
   const { layers } = plan(program, model, 1, `--ranks 1 --device-model ${DEVICES[0]}`).profile;
   const devices = devicesAsked.map((device) => {
-    const times = timesOf(program, model, device, layers.map(() => 1)); // prettier-ignore
-    const texts = [times, gainsOf(program, model, device, times)].map((rows) => runsOf(rows.map((row) => row.map(inNanoseconds)), ROUNDED)); // prettier-ignore
-    return `      ${device}: { times: ${texts[0]}, gains: ${texts[1]} },`;
+    const [first, second, further] = addedTimes(program, model, device, layers.length).map((rows) => runsOf(rows.map((row) => row.map(inNanoseconds)), ROUNDED)); // prettier-ignore
+    return `      ${device}: { first: ${first}, second: ${second}, further: ${further} },`;
   });
   const bytes = runsOf(layers.map((layer) => [layer.output_bytes, layer.kept_bytes, layer.freed_bytes, layer.deferred_bytes]));
   return `  ${name}: {
@@ -86,8 +88,8 @@ function textOf(program, [name, model], devicesAsked) {
 export function profilesBy(program, devices = DEVICES) {
   return `// Written by make_profiles.mjs, for one micro-batch. \`bytes\` of the layers: [[layers, output, kept for the backward, part of
 // the input that is freed after the forward, kept between I and W]]; \`input\`: those that enter the model. Times on each
-// device, in ms: [[layers, forward, backward, input gradient, weight gradient, adding the gradients of another micro-batch,
-// update]]. \`gains\`: the same, by how much less a layer and the next one take in one stage.
+// device, in ms, that a layer adds to a stage as its first, second or further layer: [[layers, forward, backward, input gradient,
+// weight gradient, adding the gradients of another micro-batch, update]].
 export const MODELS = {\n${Object.entries(MODELS).map((model) => textOf(program, model, devices)).join("\n")}\n}; // prettier-ignore\n`;
 }
 

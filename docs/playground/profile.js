@@ -11,8 +11,8 @@ const rowsOf = (runs) => runs.flatMap(([count, ...row]) => Array(count).fill(row
 const [FORWARD, BACKWARD, INPUT, WEIGHT, ADDED, UPDATE] = Array(6).keys();
 const [OUTPUT, KEPT, FREED, DEFERRED] = Array(4).keys();
 
-// Returns the times of the model's layers on the device.
-const timesOf = ({ model, device }) => rowsOf(MODELS[model].devices[device].times);
+// Returns the times of the model's layers on the device, each as a stage of its own.
+const timesOf = ({ model, device }) => rowsOf(MODELS[model].devices[device].first);
 
 // Says why the state's model cannot be cut into so many stages; "" if it can, or if the costs are units.
 export function profileProblem(state, stages) {
@@ -60,12 +60,13 @@ function stagesOf(state, stages) {
 // their gradients to those that are there.
 export function profiledCosts(state, stages, factors, added) {
   const { bytes, devices } = MODELS[state.model];
-  const [outputs, times, gains] = [rowsOf(bytes), timesOf(state), rowsOf(devices[state.device].gains)];
+  const outputs = rowsOf(bytes);
+  const [first, second, further] = ["first", "second", "further"].map((place) => rowsOf(devices[state.device][place]));
   const [latency, bytesPerMs] = LINKS[state.link];
   const costs = { forward: [], backward: [], input: [], weight: [], message: [], transfer: [], update: [] };
   stagesOf(state, stages).forEach(([begin, end], s) => {
-    const sum = (rows, which) => rows.reduce((all, row) => all + row[which], 0);
-    const ms = (which) => sum(times.slice(begin, end), which) - sum(gains.slice(begin, end - 1), which);
+    const rows = [...first.slice(begin, begin + 1), ...second.slice(begin + 1, Math.min(begin + 2, end)), ...further.slice(begin + 2, end)];
+    const ms = (which) => rows.reduce((all, row) => all + row[which], 0);
     const factor = state.stages[s] ?? 1;
     const adding = (1 - 1 / added) * ms(ADDED);
     costs.forward.push(factor * ms(FORWARD));

@@ -104,7 +104,7 @@ void make(const Move& move, std::vector<Action>& actions) {
 }
 
 /// How far a schedule runs: what is done, and of each rank how many actions.
-struct Progress {
+struct PartialRun {
   OperationBits done;
   std::vector<std::size_t> next;
 
@@ -126,7 +126,7 @@ struct Progress {
 
 /// Returns the moves of one action after which at least one more action can run, the shortest first: one that can run
 /// to the front of what is left of its rank, or the front to any place behind one that can.
-std::vector<Move> helpful_moves(const Schedule& schedule, const Progress& stuck) {
+std::vector<Move> helpful_moves(const Schedule& schedule, const PartialRun& stuck) {
   std::vector<Move> moves;
   for (std::size_t rank = 0; rank < stuck.next.size(); ++rank) {
     const auto& actions = schedule.ranks[rank];
@@ -147,7 +147,7 @@ std::vector<Move> helpful_moves(const Schedule& schedule, const Progress& stuck)
 
 /// Returns the move after which the most actions run; of such moves the shortest. `moves` are not empty. Each that is
 /// tried takes as many of `steps` as there are actions; once these are used up, only the shortest move is tried.
-Move best_of(const std::vector<Move>& moves, const Schedule& schedule, const Progress& stuck, std::size_t& steps) {
+Move best_of(const std::vector<Move>& moves, const Schedule& schedule, const PartialRun& stuck, std::size_t& steps) {
   const std::size_t actions = count_actions(schedule);
   Move best = moves[0];
   std::size_t most = 0;
@@ -158,10 +158,10 @@ Move best_of(const std::vector<Move>& moves, const Schedule& schedule, const Pro
     steps -= actions;
     Schedule changed = schedule;
     make(move, changed.ranks[move.rank]);
-    Progress progress = stuck;
-    progress.run(changed);
-    if (progress.count() > most) {
-      most = progress.count();
+    PartialRun part = stuck;
+    part.run(changed);
+    if (part.count() > most) {
+      most = part.count();
       best = move;
     }
   }
@@ -172,15 +172,15 @@ Move best_of(const std::vector<Move>& moves, const Schedule& schedule, const Pro
 
 Schedule nearest_legal(const Schedule& computations) {
   Schedule schedule = completed(computations);
-  Progress progress{OperationBits(schedule), std::vector<std::size_t>(schedule.ranks.size(), 0)};
+  PartialRun part{OperationBits(schedule), std::vector<std::size_t>(schedule.ranks.size(), 0)};
   std::size_t steps = 5'000'000;  // a fraction of a second
   for (;;) {
-    progress.run(schedule);
-    const std::vector<Move> moves = helpful_moves(schedule, progress);
+    part.run(schedule);
+    const std::vector<Move> moves = helpful_moves(schedule, part);
     if (moves.empty()) {
       return schedule;
     }
-    const Move move = best_of(moves, schedule, progress, steps);
+    const Move move = best_of(moves, schedule, part, steps);
     make(move, schedule.ranks[move.rank]);
   }
 }
