@@ -7,23 +7,25 @@ const GIB = 2 ** 30;
 // Calls see(time, by) for each change of what a rank keeps, in its order; without a model a micro-batch counts as much
 // between I and W as before.
 export function eachChange(result, rank, see) {
-  const { actions, bytes, rankBegin, ranks, rankCount, stages, times } = result;
-  const share = (name, stage) => (bytes ? bytes[name][stage] / GIB : name === "rebuilt" ? 0 : rankCount / stages);
+  const { actions, rankBegin, ranks, rankCount, stages, times } = result;
+  const all = (value) => Array(stages).fill(value);
+  const { kept, deferred, rebuilt } = result.bytes ?? { kept: all(rankCount / stages), deferred: all(rankCount / stages), rebuilt: all(0) };
+  const unit = result.bytes ? GIB : 1;
   const stuckAt = ranks[7 * rank + 3];
   const end = stuckAt < 0 ? rankBegin[rank + 1] : stuckAt;
   for (let i = rankBegin[rank]; i < end; ++i) {
     const [operation, stage] = [actions[4 * i], actions[4 * i + 1]];
-    const [kept, deferred, rebuilt] = ["kept", "deferred", "rebuilt"].map((name) => share(name, stage));
-    if (operation === F) see(times[3 * i], kept);
-    if (rebuilt > 0 && (operation === B || operation === I)) see(times[3 * i], rebuilt);
-    if (operation === B) see(times[3 * i + 1], -kept - rebuilt);
-    if (operation === I) see(times[3 * i + 1], deferred - kept - rebuilt);
-    if (operation === W) see(times[3 * i + 1], -deferred);
+    if (operation === F) see(times[3 * i], kept[stage] / unit);
+    if (rebuilt[stage] > 0 && (operation === B || operation === I)) see(times[3 * i], rebuilt[stage] / unit);
+    if (operation === B) see(times[3 * i + 1], -(kept[stage] + rebuilt[stage]) / unit);
+    if (operation === I && result.bytes) see(times[3 * i + 1], (deferred[stage] - kept[stage] - rebuilt[stage]) / unit);
+    if (operation === W) see(times[3 * i + 1], -deferred[stage] / unit);
   }
 }
 
 // The most that a rank keeps.
 export function peakOf(result, rank) {
+  if (!result.bytes) return (result.ranks[7 * rank] * result.rankCount) / result.stages;
   let [now, most] = [0, 0];
   eachChange(result, rank, (_, by) => (most = Math.max(most, (now += by))));
   return most;

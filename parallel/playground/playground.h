@@ -18,8 +18,8 @@ int playground_read(const char* table);
 /// Replaces the schedule by the nearest legal one (nearest_legal.h).
 int playground_repair();
 
-/// Returns where the costs of the schedule go, in any unit, for s stages on p ranks: [s] forward, [s] backward, [s] input
-/// gradient, [s] weight gradient, [s - 1] message, [s - 1] the part of it in which the link is busy, [p] update.
+/// Returns where the costs of the schedule go, in any unit, for s stages on p ranks: [s] forward, [s] backward, [s]
+/// input gradient, [s] weight gradient, [s - 1] message, [s - 1] the part of it in which the link is busy, [p] update.
 double* playground_costs();
 
 /// Checks, lowers and times the schedule: see LowerOptions; `recompute` is a truth value. Returns 2 if it is legal. If

@@ -10,7 +10,8 @@ namespace stagecoach {
 /// communication and with every stage on one rank:
 /// - an action that is listed twice keeps its first place, and missing ones follow at the end of their rank's list;
 /// - where all ranks wait, one action is moved within its rank: of all such moves the one after which the most actions
-///   can run, and of these the shortest. So if one move is enough, there is only one; otherwise a smaller number may do.
+///   can run, and of these the shortest. So if one move is enough, there is only one; otherwise a smaller number may
+///   do.
 /// A legal schedule is returned as it is.
 Schedule nearest_legal(const Schedule& computations);
 

@@ -36,6 +36,14 @@ TEST(Playground, TimesASchedule) {
   EXPECT_EQ(playground_idle(1), 0.5);
 }
 
+TEST(Playground, TimesABackwardThatIsNotSplitByItself) {
+  ASSERT_EQ(playground_make("1f1b", 2, 3, 0, 0), 1);
+  set_unit_costs(2);
+  std::fill_n(playground_costs() + 2, 2, 1.5);
+  ASSERT_EQ(playground_simulate(4, 0, 0), 2);
+  EXPECT_EQ(array<double>(PLAYGROUND_FIGURES)[0], (3 + 1) * 2.5);
+}
+
 TEST(Playground, RunsADeadlockUpToItsCircle) {
   ASSERT_EQ(playground_read("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n"), 1);
   set_unit_costs(2);
