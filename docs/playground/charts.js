@@ -28,6 +28,7 @@ export function drawActivations(painter, actions, layout, theme, limit) {
   const { result } = actions;
   const peaks = Array.from({ length: result.rankCount }, (_, rank) => peakOf(result, rank));
   const most = Math.max(limit, ...peaks, ...(result.bytes ? [] : peaks.map((_, rank) => result.ranks[7 * rank + 1])));
+  const isWide = peaks.some((peak) => amountText(result, peak).replace(" GiB", "").length > 1);
   for (let rank = 0; rank < result.rankCount; ++rank) {
     const bottom = layout.y(rank) + layout.bar;
     const height = (alive) => bottom - (alive / most) * layout.bar;
@@ -50,9 +51,9 @@ export function drawActivations(painter, actions, layout, theme, limit) {
     const steps = versions.flatMap(([x, y], i) => (i === 0 ? [[x, y]] : [[x, versions[i - 1][1]], [x, y]]));
     if (steps.length > 0) painter.line([...steps, [layout.x(result.seconds), steps.at(-1)[1]]], FILLS[U], { width: 1.5 }); // prettier-ignore
     const colourOfText = colour === RED ? RED : theme.text;
-    const texts = [`rank ${rank}:`, amountText(result, peaks[rank]).replace(" GiB", "")];
-    if (layout.bar > 24) texts.forEach((text, line) => painter.text(0, bottom - 15 + 13 * line, text, colourOfText, { size: 11 }));
-    else if (layout.pitch > 14) painter.text(0, bottom - 2, `${rank}: ${texts[1]}`, colourOfText, { size: 11 });
+    const [name, peak] = [`rank ${rank}`, amountText(result, peaks[rank]).replace(" GiB", "")];
+    const lines = isWide && layout.bar > 24 ? [name, peak] : [isWide ? `${rank}: ${peak}` : `${name}: ${peak}`]; // left of the curves
+    if (layout.pitch > 14) lines.reverse().forEach((text, line) => painter.text(0, bottom - 2 - 13 * line, text, colourOfText, { size: 11 }));
   }
 }
 

@@ -109,6 +109,7 @@ export function showControls(form, library, state, stageToRank) {
   form.querySelector("#summary").textContent = isTable ? "its lines say the ranks and the micro-batches" : kind.summary;
   form.querySelector("#limit-note").textContent = isProfiled ? "Of each rank, also between I and W. Weights and the optimizer's state are not counted."
     : "A micro-batch counts until its backward or its W. That more may be kept between I and W, such as gradients of outputs, only a model shows."; // prettier-ignore
+  form.querySelector("#batch-note").hidden = isTable;
   form.querySelector("#profile-note").textContent = isProfiled ? profileNote(state) : "";
   showBars(form.querySelector("#stages"), "stages", state, Array.from(stageToRank, (_, s) => `stage ${s}`));
   const links = rankLinks(stageToRank).map(([a, b]) => `link ${a} – ${b}`);

@@ -1,5 +1,5 @@
 // What leaves the page: files, pictures, and the command that runs the schedule.
-import { B, F, U, W } from "./library.js";
+import { B, F, LEGAL, U, W } from "./library.js";
 import { FILLS, number, SvgPainter } from "./painter.js";
 import { profileFlags } from "./profile.js";
 import { DEFAULTS } from "./state.js";
@@ -36,6 +36,7 @@ export function svgOf(timelines) {
     painter.text(x + 16, y + 10, name, PAPER.quiet);
     x += 34 + 6.5 * name.length;
   }
+  if (timelines.some(([, { result }]) => result.stages > result.rankCount)) painter.text(x, y + 10, "lighter: every other chunk", PAPER.quiet);
   return painter.file(width, y + 22, "#ffffff");
 }
 
@@ -53,6 +54,7 @@ const UNIT_TIMES = { forward: "a forward", input: "an input gradient", weight: "
 
 // Says which of the state's times the command does not have, and what it plans without them; "" if it plans the same.
 export function commandNote(state, result, library) {
+  if (result.status !== LEGAL) return "";
   if (state.schedule === "pipedream" && !state.table) return `The command plans an epoch of its training, not these ${state.microbatches} micro-batches alone.`;
   const kind = library.kinds.find(({ name }) => name === state.schedule);
   const plain = { ...state, stages: [], links: [], waits: !state.table && Boolean(kind?.sendsWait) };
