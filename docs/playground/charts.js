@@ -23,37 +23,43 @@ export function versionsOf(actions, rank) {
   return points;
 }
 
-// The activations that each rank keeps over time; without a model also the versions of its weights.
-export function drawActivations(painter, actions, layout, theme, limit) {
+// The corners of the curve of what a rank keeps, from its left to its right end.
+function curveOf(result, rank, layout, height) {
+  const points = [[layout.x(0), height(0)]];
+  let alive = 0;
+  eachChange(result, rank, (time, by) => {
+    if (layout.x(time) === points.at(-1)[0] && points.length > 2) points.length -= 1; // both at once
+    else points.push([layout.x(time), height(alive)]);
+    alive += by;
+    points.push([layout.x(time), height(alive)]);
+  });
+  return [...points, [layout.x(result.seconds), height(alive)], [layout.x(result.seconds), height(0)]];
+}
+
+// The activations that each rank keeps over time, and dashed those of the pinned schedule, if it has as many ranks; without
+// a model also the versions of its weights.
+export function drawActivations(painter, actions, layout, theme, limit, pinned) {
   const { result } = actions;
-  const peaks = Array.from({ length: result.rankCount }, (_, rank) => peakOf(result, rank));
-  const most = Math.max(limit, ...peaks, ...(result.bytes ? [] : peaks.map((_, rank) => result.ranks[7 * rank + 1])));
+  const other = pinned?.rankCount === result.rankCount && pinned.unit === result.unit ? pinned : null;
+  const [peaks, others] = [result, other].map((one) => Array.from({ length: one?.rankCount ?? 0 }, (_, rank) => peakOf(one, rank)));
+  const most = Math.max(limit, ...peaks, ...others, ...(result.bytes ? [] : peaks.map((_, rank) => result.ranks[7 * rank + 1])));
   const isWide = peaks.some((peak) => amountText(result, peak).replace(" GiB", "").length > 1);
   for (let rank = 0; rank < result.rankCount; ++rank) {
     const bottom = layout.y(rank) + layout.bar;
     const height = (alive) => bottom - (alive / most) * layout.bar;
-    const points = [[layout.x(0), bottom]];
-    let alive = 0;
-    const step = (time, by) => {
-      if (layout.x(time) === points.at(-1)[0] && points.length > 2) points.length -= 1; // both at once
-      else points.push([layout.x(time), height(alive)]);
-      alive += by;
-      points.push([layout.x(time), height(alive)]);
-    };
-    eachChange(result, rank, step);
-    points.push([layout.x(result.seconds), height(alive)], [layout.x(result.seconds), bottom]);
+    const points = curveOf(result, rank, layout, height);
     const colour = limit > 0 && peaks[rank] > limit ? RED : theme.accent;
     painter.area(points, `${colour}55`);
     painter.line(points.slice(1, -1), colour, { width: 1.5 });
+    if (other) painter.line(curveOf(other, rank, layout, height), theme.quiet, { dash: [2, 2] });
     painter.line([[layout.x(0), bottom], [layout.x(layout.horizon), bottom]], theme.line); // prettier-ignore
     if (limit > 0) painter.line([[layout.x(0), height(limit)], [layout.x(layout.horizon), height(limit)]], RED, { dash: [4, 3] }); // prettier-ignore
     const versions = (result.bytes ? [] : versionsOf(actions, rank)).map(([time, count]) => [layout.x(time), height(count)]);
     const steps = versions.flatMap(([x, y], i) => (i === 0 ? [[x, y]] : [[x, versions[i - 1][1]], [x, y]]));
     if (steps.length > 0) painter.line([...steps, [layout.x(result.seconds), steps.at(-1)[1]]], FILLS[U], { width: 1.5 }); // prettier-ignore
-    const colourOfText = colour === RED ? RED : theme.text;
     const [name, peak] = [`rank ${rank}`, amountText(result, peaks[rank]).replace(" GiB", "")];
     const lines = isWide && layout.bar > 24 ? [name, peak] : [isWide ? `${rank}: ${peak}` : `${name}: ${peak}`]; // left of the curves
-    if (layout.pitch > 14) lines.reverse().forEach((text, line) => painter.text(0, bottom - 2 - 13 * line, text, colourOfText, { size: 11 }));
+    if (layout.pitch > 14) lines.reverse().forEach((text, line) => painter.text(0, bottom - 2 - 13 * line, text, colour === RED ? RED : theme.text, { size: 11 }));
   }
 }
 

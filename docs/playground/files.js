@@ -64,16 +64,16 @@ export function commandNote(state, result, library) {
     ...Object.entries(UNIT_TIMES).filter(([name]) => isOther(name)).map(([, text]) => text),
     ...(isOther("stages") ? ["single stages"] : []), ...(isOther("links") ? ["single links"] : []),
   ]; // prettier-ignore
-  const { seconds } = library.run(plain);
-  library.run(state); // whose messages can be saved
   const stagesPerRank = state.model ? 1 : result.stages / result.rankCount; // there a forward of each stage takes 1
-  const step = seconds * stagesPerRank;
   const because = [
     left.length > 0 && `the times that you chose for ${[...new Set(left)].join(", ")} are not in it`,
     isOther("waits") && (state.waits ? "its senders do not wait" : "its senders wait"),
     stagesPerRank > 1 && `a forward of each of a rank's ${stagesPerRank} stages takes 1 there`,
   ].filter(Boolean);
-  return because.length > 0 ? `The command plans a step of ${number(step, 6)}${state.model ? " ms" : " units"}: ${because.join("; ")}.` : "";
+  if (because.length === 0) return "";
+  const step = stagesPerRank * library.secondsOf(plain);
+  library.secondsOf(state); // whose messages can be saved
+  return `The command plans a step of ${number(step, 6)}${state.model ? " ms" : " units"}: ${because.join("; ")}.`;
 }
 
 // Returns shell commands for the program of chapter 5, or of chapter 4 for schedules that list updates.

@@ -36,8 +36,7 @@ export class Library {
     if (problem) return { status: 0, problems: [problem] };
     const costs = this.setCosts(state);
     const bytes = state.model ? profiledBytes(state, costs.forward.length) : null;
-    const receives = state.receives === "use" ? 0 : 4;
-    const status = this.call("simulate", receives, state.waits ? 1 : 0, state.recompute ? 1 : 0);
+    const status = this.simulate(state);
     const problems = this.text(MESSAGE).split("\n").filter(Boolean);
     if (status === 0) return { status, problems, table: this.text(TABLE) };
     const result = { status, problems, costs, bytes, unit: state.model ? " ms" : "", ...this.arrays(["rankBegin", "actions", "times", "ranks", "rankTimes", "figures", "stageToRank"]) };
@@ -47,6 +46,16 @@ export class Library {
     result.table = this.text(TABLE);
     if (status === STUCK) giveTimesToWaiting(result, costs, state.recompute);
     return result;
+  }
+  // Returns only how long the step of a legal state takes.
+  secondsOf(state) {
+    this.set(state);
+    this.setCosts(state);
+    this.simulate(state);
+    return this.array("figures")[0];
+  }
+  simulate(state) {
+    return this.call("simulate", state.receives === "use" ? 0 : 4, state.waits ? 1 : 0, state.recompute ? 1 : 0);
   }
   // Adds where the time of the last run goes, if it is legal.
   explain(result) {

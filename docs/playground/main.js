@@ -163,7 +163,8 @@ class Page {
   drawDetails(result) {
     if (result.status !== LEGAL) return;
     const theme = themeOf(document.documentElement);
-    this.draw("activations", this.actions, drawActivations, limitOf(result, this.state));
+    this.draw("activations", this.actions, drawActivations, limitOf(result, this.state), this.pinned?.status === LEGAL ? this.pinned : null);
+    element("pinned-note").hidden = this.pinned?.status !== LEGAL || this.pinned.rankCount !== result.rankCount || this.pinned.unit !== result.unit;
     const peaks = Array.from({ length: result.rankCount }, (_, rank) => amountText(result, peakOf(result, rank)));
     const versions = Array.from({ length: result.rankCount }, (_, rank) => result.ranks[7 * rank + 1]);
     const hasVersions = this.state.schedule === "pipedream" && !this.state.table && !result.bytes;
