@@ -1,5 +1,6 @@
 // Why an action starts when it does, what it needs and feeds, and who waits for whom in a deadlock.
 import { B, F, I, OPERATIONS, RECV_B, RECV_F, SEND_B, SEND_F, W, U } from "./library.js";
+import { number } from "./painter.js";
 
 const EPSILON = 1e-9;
 
@@ -180,6 +181,17 @@ export function circleOf(actions) {
   }
   const begin = path.indexOf(rank);
   return path.slice(begin < 0 ? 0 : begin).map((one) => waits[one]);
+}
+
+// Says in a sentence when action i runs, what it needs and what it feeds.
+export function describe(actions, i) {
+  const { producer } = actions.input(i);
+  const ofRank = (one) => `${actions.label(one)} of rank ${actions.rankOf[one]}`;
+  const needs = producer >= 0 ? ` needs ${ofRank(producer)},` : " needs no other action,";
+  const feeds = actions.outputs(i).map(ofRank).join(" and "); // prettier-ignore
+  const version = actions.version(i) >= 0 ? `, with version ${actions.version(i)} of the weights` : "";
+  if (!actions.hasRun(i)) return `${ofRank(i)} never runs:${needs} and feeds ${feeds || "no other"}.`;
+  return `${actions.label(i)}, from ${number(actions.start(i))} to ${number(actions.end(i))}${actions.result.unit} on rank ${actions.rankOf[i]}${version}:${needs} and feeds ${feeds || "no other"}.`;
 }
 
 // Light up for a click on action i: what it needs and feeds, and the chain that decides its start.

@@ -1,5 +1,5 @@
 // The page: one state, from which everything is drawn again after each change.
-import { Actions, chainOf, explainGap, lastAction, litBy } from "./cause.js";
+import { Actions, chainOf, describe, explainGap, lastAction, litBy } from "./cause.js";
 import { drawActivations, drawCurve, drawLinks, linksOf, LINK_PITCH, microbatchesOfCurve, waterfall } from "./charts.js";
 import { makeControls, showControls, TEXTS, TITLES } from "./controls.js";
 import { commandNote, commandOf, pngOf, save, svgOf } from "./files.js";
@@ -22,6 +22,13 @@ const nameOf = (state) => (state.table ? "a table" : TITLES[state.schedule]);
 function differences(pinned, state) {
   const names = Object.keys(DEFAULTS).filter((name) => !["schedule", "table", "pinned", "tour", "league", "limit", "gib", "follow", "chosen", "chunks", "versions", "batch", "group", "waits", ...(state.follow ? ["stages"] : [])].includes(name));
   return names.filter((name) => String(pinned[name]) !== String(state[name])).map((name) => `${TEXTS[name] ?? name} ${pinned[name] === "" ? "none" : pinned[name]}`);
+}
+
+// What a click on action i, or on the gap before i, lights up, and a sentence about it.
+function viewOf(actions, i, isGap, rank) {
+  if (!isGap) return { lit: litBy(actions, i), chain: [], text: describe(actions, i) };
+  const chain = chainOf(actions, i >= 0 ? i : lastAction(actions));
+  return { lit: new Set(chain.map(({ action }) => action)), chain, text: explainGap(actions, i, rank) };
 }
 
 // Copies a text, and says so on the button.
@@ -133,7 +140,7 @@ class Page {
     if (result.status === LEGAL) element("numbers").innerHTML = numbersOf(this.actions, this.state, this.pinned);
   }
 
-  drawTimelines() {
+  drawTimelines(ofPinned = {}) {
     if (!this.actions) return;
     const theme = themeOf(document.documentElement);
     const isOneAxis = this.pinned?.rankBegin && this.pinned.unit === this.result.unit;
@@ -145,7 +152,7 @@ class Page {
       const step = number(this.pinned.seconds) + this.pinned.unit;
       element("pinned-name").textContent = [`Pinned: ${nameOf(pinned)}`, `step ${step}`, ...differences(pinned, this.state)].join(", ");
       element("pinned-timeline").setAttribute("aria-label", `Timeline of the pinned schedule, a step of ${step}`);
-      this.draw("pinned-timeline", new Actions(this.pinned), drawTimeline, { messages: false });
+      this.pinnedLayout = this.draw("pinned-timeline", new Actions(this.pinned), drawTimeline, ofPinned);
     }
     element("timeline-name").textContent = this.state.table ? "One step of your table" : this.state.schedule === "pipedream" ? "PipeDream, without a flush" : `One step of ${TITLES[this.state.schedule]}`;
     this.layout = this.draw("timeline", this.actions, drawTimeline, this.chosen);
@@ -209,22 +216,21 @@ class Page {
 
   // Lights up what a click on action i, or on the gap before i (-1: at the end of the rank), is about.
   choose(i, isGap, rank) {
-    const chain = isGap ? chainOf(this.actions, i >= 0 ? i : lastAction(this.actions)) : [];
-    const lit = isGap ? new Set(chain.map(({ action }) => action)) : litBy(this.actions, i);
-    const text = isGap ? explainGap(this.actions, i, rank) : this.describe(i);
-    this.chosen = { action: isGap ? -1 : i, lit, chain, text, name: i < 0 ? "" : `${isGap ? "before" : ""}${this.actions.name(i)}` };
+    this.chosen = { ...viewOf(this.actions, i, isGap, rank), action: isGap ? -1 : i, name: i < 0 ? "" : `${isGap ? "before" : ""}${this.actions.name(i)}` };
     this.drawTimelines();
     this.writeAddress();
     element("cause").scrollIntoView({ block: "nearest" });
   }
-  describe(i) {
-    const { actions } = this;
-    const { producer } = actions.input(i);
-    const needs = producer >= 0 ? ` needs ${actions.label(producer)} of rank ${actions.rankOf[producer]},` : " needs no other action,";
-    const feeds = actions.outputs(i).map((one) => `${actions.label(one)} of rank ${actions.rankOf[one]}`).join(" and "); // prettier-ignore
-    const version = actions.version(i) >= 0 ? `, with version ${actions.version(i)} of the weights` : "";
-    if (!actions.hasRun(i)) return `${actions.label(i)} of rank ${actions.rankOf[i]} never runs:${needs} and feeds ${feeds || "no other"}.`;
-    return `${actions.label(i)}, from ${number(actions.start(i))} to ${number(actions.end(i))}${this.result.unit} on rank ${actions.rankOf[i]}${version}:${needs} and feeds ${feeds || "no other"}.`;
+  // The same in the pinned timeline, for as long as nothing else is chosen.
+  choosePinned({ offsetX, offsetY }) {
+    const actions = new Actions(this.pinned);
+    const found = hit(actions, this.pinnedLayout, offsetX, offsetY);
+    const isGap = found?.action < 0;
+    if (!found || (isGap && this.pinned.status !== LEGAL)) return;
+    const view = viewOf(actions, isGap ? found.before : found.action, isGap, found.rank);
+    this.chosen = NOTHING;
+    this.drawTimelines(view);
+    element("cause").textContent = `Pinned: ${view.text}`;
   }
   clear() {
     this.chosen = NOTHING;
@@ -258,6 +264,7 @@ class Page {
     click("undo", () => this.move(-1));
     click("redo", () => this.move(1));
     click("pin", () => this.change({ pinned: nested(addressOf({ ...this.state, pinned: "", tour: 0 })) }));
+    element("pinned-timeline").onclick = (event) => this.choosePinned(event);
     click("unpin", () => this.change({ pinned: "", follow: false }));
     click("follow", () => this.change({ follow: element("follow").checked }));
     click("copy", () => (this.writeAddress(), copy("copy", location.href)));

@@ -39,7 +39,7 @@ export function drawTimeline(painter, actions, layout, theme, view = {}) {
     painter.rect(layout.x(0), layout.y(rank), (result.seconds / layout.horizon) * layout.width, layout.bar, theme.idle);
   }
   for (let operation = F; operation <= U; ++operation) drawBars(painter, actions, layout, operation, chunks, view);
-  if (view.messages !== false) drawMessages(painter, actions, layout, theme, view);
+  drawMessages(painter, actions, layout, theme, view);
   for (const i of view.lit ?? []) {
     painter.frame(layout.x(actions.start(i)), layout.y(actions.rankOf[i]), layout.x(actions.end(i)) - layout.x(actions.start(i)), layout.bar, theme.text);
   }

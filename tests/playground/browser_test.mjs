@@ -141,6 +141,13 @@ const tests = {
     assert.equal(await text("cause"), "Rank 3 is idle before 3F0: it waits for 2F0 of rank 2.");
     assert.equal(await see("playground.chosen.chain.length"), 4);
   },
+  async "a click on a gap of the pinned timeline says the same about it"() {
+    await browser.go(`${page}#schedule=zbv&pinned=schedule~1f1b`);
+    const [x, y] = await see(`(({ x, y }) => [x + playground.pinnedLayout.x(1.5), y + playground.pinnedLayout.y(3) + 5])(document.getElementById("pinned-timeline").getBoundingClientRect())`);
+    await browser.mouse("mousePressed", x, y);
+    await browser.mouse("mouseReleased", x, y);
+    assert.equal(await text("cause"), "Pinned: Rank 3 is idle before 3F0: it waits for 2F0 of rank 2.");
+  },
   async "keys choose and move an action"() {
     await browser.go(`${page}#schedule=gpipe&ranks=2&microbatches=3`);
     await see(`document.getElementById("timeline").focus()`);
