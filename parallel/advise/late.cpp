@@ -32,7 +32,8 @@ std::optional<Versions> versions_of(const std::string& schedule) {
 }
 
 Schedule late_schedule(Versions versions, int ranks, int microbatches) {
-  const int third = 1 + ceil_div(2 * ranks, microbatches);  // messages fill the pipeline later than computations do
+  const int full = 1 + ceil_div(2 * ranks, microbatches);  // messages fill the pipeline later than computations do
+  const int third = 2 * ceil_div(full, 2);                 // every other step may take longer
   return lower(pipedream_schedule(std::vector(static_cast<std::size_t>(ranks), 1), 3 * third * microbatches,
                                   microbatches, versions));
 }
