@@ -40,7 +40,7 @@ class AdviseProgram : public ProgramTest {
     const Json plan = parse_json<Json>(outcome.out, "advise").at(0);
     const std::string split = fmt::format("{}", fmt::join(plan.at("split").get<std::vector<int>>(), ","));
     Flags given = with(flags, data);
-    if (mesh[0] > 1) {
+    if (mesh[0] > 1 && std::find(flags.begin(), flags.end(), "--bucket-size") == flags.end()) {
       given = with(given, {"--bucket-size", fmt::format("{}", plan.at("bucket_bytes").get<std::int64_t>())});
     }
     const Outcome explained =
