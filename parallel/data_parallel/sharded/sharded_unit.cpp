@@ -215,6 +215,9 @@ void ShardedUnit::start_reduction(CommThread& thread, const ShardGroups& groups)
                      name);
   }
   reduction_ = thread.submit("reduce gradients", [this, &groups](Communicator&) { reduce(groups); });
+  if (groups.shards().clock().kind() == ClockKind::modelled) {
+    reduction_->join();  // in real time only: so the memory of the sums counts from here on in every run
+  }
 }
 
 /// The sums are added in rank order, as one device adds the gradients of the ranks' parts.
