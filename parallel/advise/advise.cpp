@@ -10,6 +10,7 @@
 
 #include "core/base/throw_if.h"
 #include "core/base/units.h"
+#include "parallel/advise/visit_in_order.h"
 
 namespace stagecoach {
 namespace {

@@ -3,7 +3,6 @@
 /// What one candidate takes: the time of its step, its memory and its messages, by the simulation that the chapters'
 /// plans use.
 
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -89,12 +88,5 @@ class Evaluator {
   std::map<Sizes, Schedule> tables_;
   std::map<std::tuple<Sizes, std::int64_t, int, bool>, Split> splits_;  // of equal time
 };
-
-/// Visits candidates in the order of a bound, the least seconds of a step with their split. Those that are not possible
-/// come with the bound 0. It asks twice whether a candidate `is_worth` a visit: with least_seconds(), and with the
-/// other bound, which takes longer to find.
-void visit_in_order_of_bounds(Evaluator& evaluator, const std::vector<Candidate>& candidates,
-                              const std::function<bool(const Candidate&, double bound)>& is_worth,
-                              const std::function<void(const Candidate&, double bound)>& visit);
 
 }  // namespace stagecoach

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "parallel/advise/visit_in_order.h"
 
 namespace stagecoach {
 namespace {

@@ -7,9 +7,7 @@
 """
 
 import argparse
-import os
 import pathlib
-import socket
 import time
 
 import torch
@@ -18,21 +16,12 @@ import torch.multiprocessing
 from torch import nn
 
 from torch_epoch import convnet, read_training_data
-
-
-def free_port():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
+from torch_ranks import free_port, join_group
 
 
 def train(rank, flags, port):
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) >= flags.ranks:
-        os.sched_setaffinity(0, {cores[rank]})
-    torch.set_num_threads(1)
+    join_group(rank, flags.ranks, port)
     torch.manual_seed(0)
-    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=flags.ranks)
     images, labels = read_training_data(flags.data)
     model = nn.parallel.DistributedDataParallel(convnet(), gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, fused=True)

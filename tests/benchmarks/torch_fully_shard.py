@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 """Trains a vision transformer with PyTorch's fully_shard on gloo: one process per rank, each with a core of its own.
 
-    torch_fully_shard.py --data FOLDER --weights FILE [--ranks 2] [--steps 10] [--lr 0.01] [--depth 8 --width 64 --heads 4]
+    torch_fully_shard.py --data FOLDER --weights FILE [--ranks 2] [--steps 10] [--lr 0.001] [--depth 8 --width 64 --heads 4]
 
 Every step takes all images of the folder as one batch, of which rank r has part r, so that their order does not matter. The
 weights are those of a run of Stagecoach, whose vit has the same layers; each block is a unit. Rank 0 prints the loss and the
 seconds of each step, and at the end by how much its resident memory has grown since before the model was made.
 """
 
-import argparse
-import os
 import pathlib
 import resource
 import sys
@@ -23,8 +21,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from torch_ddp import free_port
 from torch_epoch import read_training_data
+from torch_ranks import flags_of_vit, free_port, join_group
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "nn"))
 from golden_vit import Vit
@@ -45,11 +43,7 @@ def make_model(flags):
 
 
 def train(rank, flags, port):
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) >= flags.ranks:
-        os.sched_setaffinity(0, {cores[rank]})
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=flags.ranks)
+    join_group(rank, flags.ranks, port)
     images, labels = read_training_data(flags.data)
     x = images.chunk(flags.ranks)[rank].float().div_(127.5).sub_(1)
     y = labels.chunk(flags.ranks)[rank]
@@ -75,14 +69,5 @@ def train(rank, flags, port):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--weights", type=pathlib.Path, required=True)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--lr", type=float, default=0.001)
-    parser.add_argument("--depth", type=int, default=8)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--heads", type=int, default=4)
-    flags = parser.parse_args()
+    flags = flags_of_vit(lr=0.001)
     torch.multiprocessing.spawn(train, (flags, free_port()), flags.ranks)

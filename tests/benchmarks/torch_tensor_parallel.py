@@ -7,8 +7,6 @@ Every step takes all images of the folder as one batch, so that their order does
 run of Stagecoach, whose vit has the same layers. Rank 0 prints the loss and the seconds of each step.
 """
 
-import argparse
-import os
 import pathlib
 import sys
 import time
@@ -21,8 +19,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from torch_ddp import free_port
 from torch_epoch import read_training_data
+from torch_ranks import flags_of_vit, free_port, join_group
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "nn"))
 from golden_vit import Vit
@@ -70,11 +68,7 @@ def make_model(flags):
 
 
 def train(rank, flags, port):
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) >= flags.ranks:
-        os.sched_setaffinity(0, {cores[rank]})
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=flags.ranks)
+    join_group(rank, flags.ranks, port)
     images, labels = read_training_data(flags.data)
     x = images.float().div_(127.5).sub_(1)
     model = make_model(flags)
@@ -93,14 +87,5 @@ def train(rank, flags, port):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--weights", type=pathlib.Path, required=True)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--depth", type=int, default=8)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--heads", type=int, default=4)
-    flags = parser.parse_args()
+    flags = flags_of_vit(lr=0.01)
     torch.multiprocessing.spawn(train, (flags, free_port()), flags.ranks)

@@ -15,6 +15,7 @@ namespace {
 
 using test::close;
 using test::expect_parameters;
+using test::expect_trained;
 using test::Groups;
 using test::one_group;
 using test::same_bytes;
@@ -55,12 +56,7 @@ TEST_P(ShardedTraining, EqualsOneDeviceForAllStages) {
     const NamedTensors wanted = trained_on_one_device(task, ranks, one_group(ranks));
     for (const Sharded shard : kAllSharded) {
       SCOPED_TRACE(fmt::format("{}, {} ranks", text_of(shard), ranks));
-      launch(test::world_of(ranks), [&](Rank& rank) {
-        ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .seed = ShardedTask::kSeed});
-        const auto optimizer = task.optimizer(sharded.shards());
-        train_sharded(task, sharded, *optimizer, rank);
-        expect_parameters(wanted, sharded);
-      });
+      expect_trained(task, test::world_of(ranks), {.shard = shard}, wanted);
     }
   }
 }
@@ -81,14 +77,7 @@ TEST_P(ShardedTraining, EqualsOneDeviceForAllSettings) {
        }) {
     SCOPED_TRACE(fmt::format("prefetch {}, reshard {}, {} given units", settings.prefetch,
                              settings.reshard_after_forward, settings.unit_layers.size()));
-    launch({.ranks = kRanks}, [&](Rank& rank) {
-      ShardedSettings mine = settings;
-      mine.seed = ShardedTask::kSeed;
-      ShardedDataParallel sharded(*task.make(), rank.comm, mine);
-      const auto optimizer = task.optimizer(sharded.shards());
-      train_sharded(task, sharded, *optimizer, rank);
-      expect_parameters(wanted, sharded);
-    });
+    expect_trained(task, {.ranks = kRanks}, settings, wanted);
   }
 }
 
@@ -110,16 +99,9 @@ TEST_P(ShardedTraining, AccumulatesAsOneDeviceThatAddsInTheSameOrder) {
         SCOPED_TRACE(fmt::format("{}, {} gradients", text_of(shard), is_whole ? "whole" : "sharded"));
         const NamedTensors wanted =
             trained_on_one_device(task, kRanks * kMicrobatches, is_whole ? of_ranks : of_microbatches);
-        launch({.ranks = kRanks}, [&](Rank& rank) {
-          ShardedDataParallel sharded(*task.make(), rank.comm,
-                                      {.shard = shard,
-                                       .reshard_after_forward = reshards,
-                                       .accumulation = accumulation,
-                                       .seed = ShardedTask::kSeed});
-          const auto optimizer = task.optimizer(sharded.shards());
-          train_sharded(task, sharded, *optimizer, rank, kMicrobatches);
-          expect_parameters(wanted, sharded);
-        });
+        expect_trained(task, {.ranks = kRanks},
+                       {.shard = shard, .reshard_after_forward = reshards, .accumulation = accumulation}, wanted,
+                       kMicrobatches);
       }
     }
   }
@@ -179,12 +161,7 @@ TEST_P(ShardedTraining, EqualsOneDeviceWithTwoCopies) {
   const NamedTensors wanted = trained_on_one_device(task, 4, {{0, 1}, {2, 3}});
   for (const Sharded shard : kAllSharded) {
     SCOPED_TRACE(text_of(shard));
-    launch(test::world_of(4), [&](Rank& rank) {
-      ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .copies = 2, .seed = ShardedTask::kSeed});
-      const auto optimizer = task.optimizer(sharded.shards());
-      train_sharded(task, sharded, *optimizer, rank);
-      expect_parameters(wanted, sharded);
-    });
+    expect_trained(task, test::world_of(4), {.shard = shard, .copies = 2}, wanted);
   }
 }
 

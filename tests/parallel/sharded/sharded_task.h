@@ -131,6 +131,18 @@ inline void expect_parameters(const NamedTensors& wanted, ShardedDataParallel& s
   EXPECT_EQ(i, wanted.size());
 }
 
+/// Trains in `world`, and checks the parameters.
+inline void expect_trained(const ShardedTask& task, const World& world, ShardedSettings settings,
+                           const NamedTensors& wanted, int microbatches = 1) {
+  settings.seed = ShardedTask::kSeed;
+  launch(world, [&](Rank& rank) {
+    ShardedDataParallel sharded(*task.make(), rank.comm, settings);
+    const auto optimizer = task.optimizer(sharded.shards());
+    train_sharded(task, sharded, *optimizer, rank, microbatches);
+    expect_parameters(wanted, sharded);
+  });
+}
+
 inline const char* text_of(Sharded sharded) {
   return sharded == Sharded::optimizer ? "optimizer" : sharded == Sharded::gradients ? "gradients" : "parameters";
 }
