@@ -40,7 +40,8 @@ ShardedSettings sharded_settings(const Settings& settings) {
           .compress = replicas.compress,
           .copies = mesh_of(settings).data,
           .unit_layers = *replicas.unit_layers,
-          .seed = settings.training.seed};
+          .seed = settings.training.seed,
+          .tied = tied_names(settings.training)};
 }
 
 }  // namespace
@@ -120,14 +121,14 @@ void require_trainable(const Settings& settings, const Dataset& data) {
   const char* flag = by_hand && !run.out.empty()            ? "out"
                      : by_hand && !run.resume.empty()       ? "resume"
                      : by_hand && !training.weights.empty() ? "weights"
+                     : by_hand && training.tie_head         ? "tie-head"
                                                             : nullptr;
   throw_if<UsageError>(flag != nullptr,
                        "--{}: with --by-hand, a rank has a part of one long parameter, and no layer that could be "
-                       "saved or loaded; leave out one of them",
+                       "saved, loaded or tied; leave out one of them",
                        flag == nullptr ? "" : flag);
-  const char* missing = training.tie_head ? "tie-head" : !training.weights_except.empty() ? "weights-except" : nullptr;
-  throw_if<UsageError>(missing != nullptr, "--{}: this chapter does not have it yet; leave out the flag",
-                       missing == nullptr ? "" : missing);
+  throw_if<UsageError>(!training.weights_except.empty(),
+                       "--weights-except: this chapter does not have it yet; leave out the flag");
   throw_if<UsageError>(training.microbatches > 1 && least < parts,
                        "--microbatches {}: all ranks need the same number of micro-batches, but the last batch of an "
                        "epoch has {} images for {} ranks; give fewer, or another --batch-size",

@@ -39,13 +39,16 @@ void require_equal(std::size_t rank, const std::string& theirs, const std::strin
 }  // namespace
 
 void require_same_tensors(const NamedTensors& tensors, Communicator& comm) {
+  require_same_lines(list_of(tensors), comm);
+}
+
+void require_same_lines(const std::string& lines, Communicator& comm) {
   if (comm.device().type == DeviceType::meta) {
     return;  // a plan has one model
   }
-  const std::string mine = list_of(tensors);
-  const std::vector<std::string> all = gather_texts(comm, mine);  // on rank 0; its exception ends all ranks
+  const std::vector<std::string> all = gather_texts(comm, lines);  // on rank 0; its exception ends all ranks
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    require_equal(rank, all[rank], mine);
+    require_equal(rank, all[rank], lines);
   }
   comm.barrier();
 }

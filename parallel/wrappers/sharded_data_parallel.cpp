@@ -1,12 +1,13 @@
 #include "parallel/wrappers/sharded_data_parallel.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cstdlib>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "core/autograd/backward.h"
 #include "core/base/error.h"
-#include "core/base/phrases.h"
 #include "core/base/throw_if.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sharded/before_backward.h"
@@ -16,23 +17,10 @@
 namespace stagecoach {
 namespace {
 
-/// Returns the number of layers of each unit: one layer with parameters, and those without that follow it.
-std::vector<int> layers_of_units(const Sequential& model) {
-  std::vector<int> counts;
-  bool has_parameters = false;  // the last unit
-  for (int i = 0; i < model.size(); ++i) {
-    const bool has = parameter_count(*model.layer(i)) > 0;
-    if (counts.empty() || (has && has_parameters)) {
-      counts.push_back(0);
-      has_parameters = false;
-    }
-    ++counts.back();
-    has_parameters |= has;
-  }
-  return counts;
-}
+bool has_same_values(const Tensor& a, const Tensor& b) { return a.to_vector<float>() == b.to_vector<float>(); }
 
-ShardedSettings checked(const Sequential& model, int ranks, ShardedSettings settings) {
+ShardedSettings checked(const Sequential& model, Communicator& comm, ShardedSettings settings) {
+  const int ranks = comm.size();
   throw_if<UsageError>(settings.copies < 1 || ranks % settings.copies != 0,
                        "ShardedDataParallel: expected copies of the weights that {} ranks can share evenly, got {}",
                        ranks, settings.copies);
@@ -41,20 +29,8 @@ ShardedSettings checked(const Sequential& model, int ranks, ShardedSettings sett
   throw_if<UsageError>(settings.shard == Sharded::optimizer && settings.accumulation == Accumulation::sharded,
                        "ShardedDataParallel: Accumulation::sharded needs sharded gradients; choose Sharded::gradients "
                        "or Sharded::parameters");
-  if (settings.unit_layers.empty()) {
-    settings.unit_layers = layers_of_units(model);
-  }
-  int layers = 0;
-  bool fits = true;
-  for (const int count : settings.unit_layers) {
-    fits = fits && count > 0 && count <= model.size() - layers;
-    fits = fits && parameter_count(*model.slice(layers, layers + count)) > 0;
-    layers += fits ? count : 0;
-  }
-  throw_if<UsageError>(!fits || layers == 0 || layers != model.size(),
-                       "ShardedDataParallel: expected `unit_layers` of {} in all, each unit with parameters, got '{}'; "
-                       "give as many layers as the model has",
-                       counted(model.size(), "layer"), fmt::join(settings.unit_layers, ","));
+  settings = with_units(model, std::move(settings));
+  require_same_lines(lines_of(model, settings), comm);
   return settings;
 }
 
@@ -62,23 +38,16 @@ ShardedSettings checked(const Sequential& model, int ranks, ShardedSettings sett
 
 ShardedDataParallel::ShardedDataParallel(const Sequential& model, Communicator& comm, ShardedSettings settings)
     : comm_(comm),
-      settings_(checked(model, comm.size(), std::move(settings))),
+      settings_(checked(model, comm, std::move(settings))),
       groups_(comm, settings_.copies),
+      units_(make_sharded_units(model, settings_, groups_)),
+      layers_(model, settings_.unit_layers, units_, groups_),
       comm_thread_(comm) {
   comm_thread_
       .submit("split ranks",
               [this](Communicator& own) { comm_groups_ = std::make_unique<ShardGroups>(own, settings_.copies); })
       .wait();
-  int begin = 0;
-  NamedTensors parameters;
-  for (const int count : settings_.unit_layers) {
-    units_.push_back(std::make_unique<ShardedUnit>(model.slice(begin, begin + count), settings_, groups_));
-    begin += count;
-    const NamedTensors& more = units_.back()->parameters();
-    parameters.insert(parameters.end(), more.begin(), more.end());
-  }
-  require_same_tensors(parameters, comm);
-  role_ = {.layers = layers_.owners(model, settings_.unit_layers),
+  role_ = {.layers = layers_.owners(),
            .replica_of = groups_.shards().rank(),  // of the first copy
            .splits_losses = true,
            .sharded = &layers_};
@@ -86,19 +55,50 @@ ShardedDataParallel::ShardedDataParallel(const Sequential& model, Communicator& 
 
 NamedTensors ShardedDataParallel::shards() const {
   NamedTensors all;
-  for (const auto& unit : units_) {
-    all.insert(all.end(), unit->shards().begin(), unit->shards().end());
+  for (const auto& flat : units_.flats) {
+    if (flat->trains()) {
+      all.insert(all.end(), flat->shards().begin(), flat->shards().end());
+    }
   }
   return all;
 }
 
-/// Starts to gather the weights of a unit, and of the next `prefetch` units in this direction.
+/// Starts to gather the weights of a unit, and of the next `prefetch` units in this direction. A backward ends at the
+/// first unit that trains, unless the input needs a gradient.
 void ShardedDataParallel::gather_from(int first, int direction) {
-  for (int ahead = 0; ahead <= settings_.prefetch; ++ahead) {
-    const int next = first + ahead * direction;
-    if (next >= 0 && next < unit_count()) {
-      unit(next).start_gather(comm_thread_, *comm_groups_);
+  const int last = first + settings_.prefetch * direction;
+  const int end =
+      direction > 0 ? std::min(last, unit_count() - 1) : std::max(last, std::min(first, units_.first_trained));
+  for (int next = first; (end - next) * direction >= 0; next += direction) {
+    for (FlatParameters* flat : unit(next).needs) {
+      flat->start_gather(comm_thread_, *comm_groups_);
     }
+  }
+}
+
+/// Frees the weights of a unit, except those that the next units in this direction need: as many as are gathered
+/// ahead, or, where weights are not gathered again in this direction, all.
+void ShardedDataParallel::free_weights(int index, int direction) {
+  const int ahead = reshards() ? 1 + settings_.prefetch : unit_count();
+  const auto is_needed = [&](const FlatParameters* flat) {
+    for (int u = index + direction; std::abs(u - index) <= ahead && u >= 0 && u < unit_count(); u += direction) {
+      const auto& needs = unit(u).needs;
+      if (std::find(needs.begin(), needs.end(), flat) != needs.end()) {
+        return true;
+      }
+    }
+    return false;
+  };
+  for (FlatParameters* flat : unit(index).needs) {
+    if (!is_needed(flat)) {
+      flat->free_weights();
+    }
+  }
+}
+
+void ShardedDataParallel::wait_for_weights(int index) {
+  for (FlatParameters* flat : unit(index).needs) {
+    flat->wait_for_weights();
   }
 }
 
@@ -120,11 +120,11 @@ Tensor ShardedDataParallel::forward(const Tensor& x) {
   Tensor y = x;
   for (int u = 0; u < unit_count(); ++u) {
     gather_from(u, 1);
-    unit(u).wait_for_weights();
-    y = unit(u).forward(y);
+    wait_for_weights(u);
+    y = unit(u).layers->forward(y);
     const bool is_needed_next = u + 1 == unit_count() && y.requires_grad();  // by the backward
     if (reshards() && !is_needed_next) {
-      unit(u).free_weights();
+      free_weights(u, 1);
     }
     y = before_backward(y, [this, u] { reach(u); });
   }
@@ -145,12 +145,13 @@ void ShardedDataParallel::run_backward(const Tensor& loss, std::int64_t samples,
   reach(-1);
   is_running_ = false;
   while (!reducing_.empty()) {
-    unit(reducing_.front()).finish_reduction();
-    reducing_.pop_front();
+    finish_reduction();
   }
   if (ends_step) {
-    for (const auto& unit : units_) {
-      unit->hand_out_gradients();
+    for (const auto& flat : units_.flats) {
+      if (flat->trains()) {
+        flat->hand_out_gradients();
+      }
     }
   }
   has_failed_ = false;
@@ -162,7 +163,7 @@ void ShardedDataParallel::reach(int index) {
                    "ShardedDataParallel: expected a backward by backward() or accumulate(), got another one");
   const int last = std::min(std::exchange(reached_, index), unit_count() - 1);  // to end
   for (int u = last; u > index && (ends_step_ || reshards()); --u) {
-    unit(u).free_weights();
+    free_weights(u, -1);
   }
   if (index >= 0) {
     gather_from(index, -1);  // before the reductions, as the backward waits for weights only
@@ -171,63 +172,93 @@ void ShardedDataParallel::reach(int index) {
     reduce(u);
   }
   if (index >= 0) {
-    unit(index).wait_for_weights();
+    wait_for_weights(index);
   }
 }
 
 /// Starts the reduction of a unit's gradients. Unless whole gradients stay anyway, waits for the one before.
 void ShardedDataParallel::reduce(int index) {
-  if (!ends_step_ && settings_.accumulation == Accumulation::whole) {
+  const std::vector<FlatGradients*>& gradients = unit(index).gradients;
+  if (gradients.empty() || (!ends_step_ && settings_.accumulation == Accumulation::whole)) {
     return;
   }
-  unit(index).start_reduction(comm_thread_, *comm_groups_);
+  for (FlatGradients* some : gradients) {
+    some->start_reduction(comm_thread_, *comm_groups_);
+  }
   reducing_.push_back(index);
   if (settings_.shard != Sharded::optimizer && reducing_.size() > 1) {
-    unit(reducing_.front()).finish_reduction();
-    reducing_.pop_front();
+    finish_reduction();
   }
+}
+
+/// Waits for the earliest reduction.
+void ShardedDataParallel::finish_reduction() {
+  for (FlatGradients* some : unit(reducing_.front()).gradients) {
+    some->finish_reduction();
+  }
+  reducing_.pop_front();
 }
 
 void ShardedDataParallel::sum_squares_for(Optimizer& optimizer) const {
   optimizer.sum_squares_with([this](const NamedTensors& gradients) { return sums_of_squares(gradients); });
 }
 
-/// Returns the sum of squares of each whole parameter's gradient, given those of shards().
+/// Returns the sum of squares of each whole parameter's gradient in the model's order, given those of shards().
 std::vector<double> ShardedDataParallel::sums_of_squares(const NamedTensors& gradients) const {
   auto next = gradients.begin();
-  std::vector<double> sums;
-  for (const auto& unit : units_) {
+  std::map<std::string, double> sums;
+  for (const auto& flat : units_.flats) {
     std::vector<Tensor> mine;
-    for (std::size_t i = 0; i < unit->shards().size(); ++i) {
+    for (std::size_t i = 0; flat->trains() && i < flat->shards().size(); ++i) {
       mine.push_back((next++)->second);
     }
-    const std::vector<double> of_unit = stagecoach::sums_of_squares(*unit, mine, groups_);
-    sums.insert(sums.end(), of_unit.begin(), of_unit.end());
+    const std::vector<double> some =
+        flat->trains() ? stagecoach::sums_of_squares(*flat, mine, groups_) : std::vector<double>();
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      sums[flat->parameters()[i].first] = some[i];
+    }
   }
-  return sums;
+  std::vector<double> ordered;
+  for (const std::string& name : units_.trained) {
+    ordered.push_back(sums.at(name));
+  }
+  return ordered;
 }
 
 void ShardedDataParallel::load_weights(const std::string& path) {
   NamedTensors all;
-  for (const auto& unit : units_) {
-    for (const NamedTensors& some : {unit->parameters(), unit->buffers()}) {
-      all.insert(all.end(), some.begin(), some.end());
-    }
+  for (const ShardedUnit& unit : units_.units) {
+    const NamedTensors some = weights_of(*unit.layers);
+    all.insert(all.end(), some.begin(), some.end());
   }
   const auto is_mine = [this](const std::string& name) {
     return is_of_rank(role_.layers, groups_.shards().rank(), name);
   };
-  layers_.take_weights(load_weights_of(path, all, is_mine), path);
+  const auto is_tied_to_mine = [&](const std::string& name) {
+    return std::any_of(settings_.tied.begin(), settings_.tied.end(),
+                       [&](const auto& pair) { return pair.second == name && is_mine(pair.first); });
+  };
+  const NamedTensors mine =
+      load_weights_of(path, all, [&](const std::string& name) { return is_mine(name) || is_tied_to_mine(name); },
+                      {.tied = settings_.tied});
+  for (const auto& [first, copy] : settings_.tied) {
+    throw_if<DataError>(
+        is_mine(first) && !has_same_values(find_tensor(mine, first), find_tensor(mine, copy)),
+        "'{}': expected equal values of '{}' and '{}', which are tied, got others; give a file in which "
+        "they are equal, or do not tie them",
+        path, first, copy);
+  }
+  layers_.take_weights(mine, path);
 }
 
 void ShardedDataParallel::for_each_unit(const std::function<void(const NamedTensors& parameters)>& visit) {
-  for (const auto& unit : units_) {
-    const bool had_weights = unit->has_weights();
-    unit->start_gather(comm_thread_, *comm_groups_);
-    unit->wait_for_weights();
-    visit(unit->parameters());
+  for (const auto& flat : units_.flats) {
+    const bool had_weights = flat->has_weights();
+    flat->start_gather(comm_thread_, *comm_groups_);
+    flat->wait_for_weights();
+    visit(flat->parameters());
     if (!had_weights) {
-      unit->free_weights();
+      flat->free_weights();
     }
   }
 }

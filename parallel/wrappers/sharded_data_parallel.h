@@ -5,7 +5,7 @@
 ///
 /// A rank needs a layer's weights only while it computes that layer. So the model is cut into **units** of a few layers
 /// (a block of a transformer), the weights of a unit are one flat tensor, and each rank keeps one part of it, its
-/// **shard** (sharded_unit.h). With n ranks, `Sharded::parameters` and a limit of 1 + `prefetch` units:
+/// **shard** (flat_parameters.h). With n ranks, `Sharded::parameters` and a limit of 1 + `prefetch` units:
 ///
 ///     forward    for each unit: wait for its weights, and meanwhile gather those of the next; compute; free them
 ///                (the last unit's stay: the backward begins with it)
@@ -31,8 +31,11 @@
 /// Without `reshard_after_forward` weights stay from the forward of a unit to its backward: the last row sends 1 + 1.
 /// With several copies of the weights (hybrid sharding), n is the number of ranks of one group: gathers stay within a
 /// group, and after each reduce-scatter the sums of a shard are all-reduced over the groups (shard_groups.h).
-/// Sources: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020; Zhao et
-/// al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", 2023.
+///
+/// Frozen parameters (`trains`) have a flat tensor of their own in their unit: gathered, but without gradient and
+/// state. Tied ones (`tied`), too, for all units that use them: it is gathered for each, and each use's gradient is
+/// reduced. Sources: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020;
+/// Zhao et al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", 2023.
 
 #include <cstdint>
 #include <deque>
@@ -45,7 +48,7 @@
 #include "nn/weights.h"
 #include "parallel/comm/comm_thread.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/data_parallel/sharded/sharded_unit.h"
+#include "parallel/data_parallel/sharded/sharded_units.h"
 #include "parallel/wrappers/sharded_layers.h"
 
 namespace stagecoach {
@@ -69,10 +72,11 @@ class ShardedDataParallel {
  public:
   /// Materializes `model`, unit by unit. All ranks of `comm` construct it together. `model` must have no memory;
   /// `model` and `comm` must outlive this object and every graph of forward(). Buffers are each rank's own. Throws
-  /// UsageError for settings that do not fit, Error unless the ranks' models have the same parameters.
+  /// UsageError for settings that do not fit, Error unless the ranks' models and settings are the same.
   ShardedDataParallel(const Sequential& model, Communicator& comm, ShardedSettings settings = {});
 
-  /// Returns what this rank's optimizer updates: its part of some of the parameters (ShardedUnit::shards).
+  /// Returns what this rank's optimizer updates: its part of some of the trained parameters (FlatParameters::shards);
+  /// of tied ones, of the first.
   NamedTensors shards() const;
 
   /// Returns the model's output. Throws Error unless `x` is on the rank's device.
@@ -89,15 +93,17 @@ class ShardedDataParallel {
   void sum_squares_for(Optimizer& optimizer) const;
 
   /// Reads weights into the ranks' shards, as load_weights() of one device does; a rank holds those of the layers that
-  /// it saves, and one unit, at a time. All ranks call it together. Throws as that function does.
+  /// it saves, and one unit, at a time. All ranks call it together. Throws as that function does, and DataError if a
+  /// file has two values for tied parameters.
   void load_weights(const std::string& path);
   /// Returns what a Run needs, so that its checkpoints and weights are those of one device, and any number of ranks can
   /// resume them, whatever they shard. It refers to this object.
   const RankRole& role() const { return role_; }
 
-  /// Calls `visit` with the whole parameters of one unit after the other. They have elements only until it returns.
+  /// Calls `visit` with the whole parameters of one flat tensor after the other: most units have one, tied parameters
+  /// are visited once. They have elements only until it returns.
   void for_each_unit(const std::function<void(const NamedTensors& parameters)>& visit);
-  int unit_count() const { return static_cast<int>(units_.size()); }
+  int unit_count() const { return units_.count(); }
 
  private:
   void run_backward(const Tensor& loss, std::int64_t samples, bool ends_step);
@@ -105,16 +111,19 @@ class ShardedDataParallel {
   void require_cleared_gradients() const;
   std::vector<double> sums_of_squares(const NamedTensors& gradients) const;
   void gather_from(int unit, int direction);
+  void wait_for_weights(int unit);
+  void free_weights(int unit, int direction);
   void reach(int unit);
   void reduce(int unit);
-  ShardedUnit& unit(int index) { return *units_[static_cast<std::size_t>(index)]; }
+  void finish_reduction();
+  ShardedUnit& unit(int index) { return units_.units[static_cast<std::size_t>(index)]; }
 
   Communicator& comm_;
   ShardedSettings settings_;
   ShardGroups groups_;                        // of the rank's own thread
   std::unique_ptr<ShardGroups> comm_groups_;  // of the other one
-  std::vector<std::unique_ptr<ShardedUnit>> units_;
-  ShardedLayers layers_{units_, groups_};
+  ShardedUnits units_;
+  ShardedLayers layers_;
   RankRole role_;
   // The backward that runs.
   bool is_running_ = false;

@@ -11,24 +11,24 @@ namespace {
 using Numbers = std::vector<std::int64_t>;  // of blocks, which are numbered through the parameters of a unit
 
 /// Returns the number of each parameter's first block, and at the end that of all blocks.
-Numbers first_blocks(const ShardedUnit& unit) {
+Numbers first_blocks(const FlatParameters& flat) {
   Numbers firsts{0};
-  for (const auto& [name, parameter] : unit.parameters()) {
+  for (const auto& [name, parameter] : flat.parameters()) {
     firsts.push_back(firsts.back() + (parameter.numel() + kSquaresBlock - 1) / kSquaresBlock);
   }
   return firsts;
 }
 
 /// Returns the blocks in which a shard ends that the next one continues.
-Numbers cut_blocks(const ShardedUnit& unit, const Numbers& firsts, int ranks) {
+Numbers cut_blocks(const FlatParameters& flat, const Numbers& firsts, int ranks) {
   Numbers cut;
   for (int rank = 1; rank < ranks; ++rank) {
-    const std::int64_t end = rank * unit.part();
-    const auto after = std::upper_bound(unit.offsets().begin(), unit.offsets().end(), end);
-    const auto parameter = static_cast<std::size_t>(after - unit.offsets().begin()) - 1;
-    const std::int64_t element = end - unit.offsets()[parameter];
+    const std::int64_t end = rank * flat.part();
+    const auto after = std::upper_bound(flat.offsets().begin(), flat.offsets().end(), end);
+    const auto parameter = static_cast<std::size_t>(after - flat.offsets().begin()) - 1;
+    const std::int64_t element = end - flat.offsets()[parameter];
     const std::int64_t block = firsts[parameter] + element / kSquaresBlock;
-    const bool is_inside = element < unit.parameters()[parameter].second.numel();  // not in the zeros at the end
+    const bool is_inside = element < flat.parameters()[parameter].second.numel();  // not in the zeros at the end
     if (is_inside && element % kSquaresBlock != 0 && (cut.empty() || cut.back() != block)) {
       cut.push_back(block);
     }
@@ -38,18 +38,18 @@ Numbers cut_blocks(const ShardedUnit& unit, const Numbers& firsts, int ranks) {
 
 }  // namespace
 
-std::vector<double> sums_of_squares(const ShardedUnit& unit, const std::vector<Tensor>& gradients,
+std::vector<double> sums_of_squares(const FlatParameters& flat, const std::vector<Tensor>& gradients,
                                     const ShardGroups& groups) {
   Communicator& comm = groups.shards();
-  const Numbers firsts = first_blocks(unit);
-  const Numbers cut = cut_blocks(unit, firsts, comm.size());
+  const Numbers firsts = first_blocks(flat);
+  const Numbers cut = cut_blocks(flat, firsts, comm.size());
   const auto rows = static_cast<std::int64_t>(cut.size());
   Tensor collected = Tensor::zeros({rows, kSquaresBlock}, DType::float32, comm.device());  // the cut blocks
   Numbers own;          // the blocks that this rank adds
   NamedTensors blocks;  // their elements
   for (std::size_t s = 0; s < gradients.size(); ++s) {
-    const std::size_t parameter = unit.whole_of_shards()[s];
-    const std::int64_t begin = comm.rank() * unit.part() + unit.shard_offsets()[s] - unit.offsets()[parameter];
+    const std::size_t parameter = flat.whole_of_shards()[s];
+    const std::int64_t begin = comm.rank() * flat.part() + flat.shard_offsets()[s] - flat.offsets()[parameter];
     const std::int64_t end = begin + gradients[s].numel();  // in the whole parameter
     for (std::int64_t block = begin / kSquaresBlock; block * kSquaresBlock < end; ++block) {
       const std::int64_t first = std::max(begin, block * kSquaresBlock);

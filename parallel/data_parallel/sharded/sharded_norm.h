@@ -6,13 +6,13 @@
 
 #include <vector>
 
-#include "parallel/data_parallel/sharded/sharded_unit.h"
+#include "parallel/data_parallel/sharded/flat_parameters.h"
 
 namespace stagecoach {
 
-/// Returns the sum of squares of each whole parameter's gradient, given `gradients`, those of unit.shards(). All ranks
+/// Returns the sum of squares of each whole parameter's gradient, given `gradients`, those of flat.shards(). All ranks
 /// of the group call it together. They send, besides the cut blocks, one number per block.
-std::vector<double> sums_of_squares(const ShardedUnit& unit, const std::vector<Tensor>& gradients,
+std::vector<double> sums_of_squares(const FlatParameters& flat, const std::vector<Tensor>& gradients,
                                     const ShardGroups& groups);
 
 }  // namespace stagecoach

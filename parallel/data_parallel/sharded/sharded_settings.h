@@ -3,8 +3,11 @@
 /// The choices of sharded data parallelism.
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
+#include "nn/tied_weights.h"
 #include "parallel/data_parallel/compression.h"
 
 namespace stagecoach {
@@ -32,6 +35,9 @@ struct ShardedSettings {
   int copies = 1;                     ///< of the weights: each is cut over as many consecutive ranks (hybrid sharding)
   std::vector<int> unit_layers = {};  ///< layers per unit; empty: each layer with parameters begins a unit
   std::uint64_t seed = 0;             ///< of the weights
+  TiedWeights::Names tied = {};       ///< pairs of parameters that are the same: the first one and its copy
+  /// Returns whether the parameter of this name is trained; others are frozen: they have no gradient and no state.
+  std::function<bool(const std::string& name)> trains = [](const std::string&) { return true; };
 };
 
 }  // namespace stagecoach

@@ -1,6 +1,7 @@
 // Sharded data parallelism trains what one device trains, bit for bit, and sends what the formulas say.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
@@ -29,6 +30,17 @@ constexpr Sharded kAllSharded[] = {Sharded::optimizer, Sharded::gradients, Shard
 
 std::vector<ShardedTask> tasks() {
   const ShardedTask convnet{"ConvnetSgd", test::convnet, 32, sgd({.learning_rate = 0.05, .momentum = 0.9})};
+  const ShardedTask tied{"GptTied", test::tied_gpt, 0, adam({.learning_rate = 0.01}), tied_head()};
+  // The first layers, as where only the end of a model is trained: no backward reaches them.
+  const ShardedTask frozen{
+      "VitFrozenBegin", test::small_vit, 16, adam({.learning_rate = 0.01}), {}, [](const std::string& name) {
+        return !name.starts_with("patch_embed") && !name.starts_with("blocks.0");
+      }};
+  // Some within each layer, and all of one between others; of gpt, also the embedding that is tied.
+  const auto within = [](const std::string& name) {
+    return name.find("bias") == std::string::npos && name.find("wte") == std::string::npos &&
+           name.find("lm_head") == std::string::npos && name.find(".h.1") == std::string::npos;
+  };
   const AdamSettings decaying{.learning_rate = 0.01, .weight_decay = 0.1};
   const ShardedTask vit{"VitAdamw", test::small_vit, 16, [=](NamedTensors parameters) {
                           auto optimizer = adamw(decaying)(std::move(parameters));
@@ -39,8 +51,13 @@ std::vector<ShardedTask> tasks() {
       {convnet,
        {"ConvnetAdam", test::convnet, 32, adam({.learning_rate = 0.01})},
        {"VitSgd", test::small_vit, 16, sgd({.learning_rate = 0.05, .momentum = 0.9})},
-       vit},
-      {convnet, vit});
+       vit,
+       tied,
+       {"GptTiedPartlyFrozen", test::tied_gpt, 0, adam({.learning_rate = 0.01}), tied_head(),
+        [](const std::string& name) { return name.find(".h.0") == std::string::npos; }},
+       {"GptFrozenWithin", test::tied_gpt, 0, adam({.learning_rate = 0.01}), tied_head(), within},
+       frozen},
+      {convnet, vit, tied, frozen});
 }
 
 class ShardedTraining : public ::testing::TestWithParam<ShardedTask> {};
@@ -73,7 +90,7 @@ TEST_P(ShardedTraining, EqualsOneDeviceForAllSettings) {
            {.reshard_after_forward = false},
            {.reshard_after_forward = false, .prefetch = 0},
            {.unit_layers = {layers}},
-           {.shard = Sharded::gradients, .unit_layers = {layers - 1, 1}},
+           {.shard = Sharded::gradients, .unit_layers = {layers - 2, 2}},
        }) {
     SCOPED_TRACE(fmt::format("prefetch {}, reshard {}, {} given units", settings.prefetch,
                              settings.reshard_after_forward, settings.unit_layers.size()));
@@ -121,7 +138,7 @@ TEST_P(ShardedTraining, EvaluatesWithTheTrainedWeights) {
   const Tensor wanted = model->forward(task.images(0, 1, 0));
   for (const Sharded shard : kAllSharded) {
     launch({.ranks = kRanks}, [&](Rank& rank) {
-      ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .seed = ShardedTask::kSeed});
+      ShardedDataParallel sharded(*task.make(), rank.comm, task.with({.shard = shard}));
       const auto optimizer = task.optimizer(sharded.shards());
       train_sharded(task, sharded, *optimizer, rank);
       const NoGrad none_here;
@@ -141,14 +158,15 @@ TEST_P(ShardedTraining, ClipsByTheNormOfAllShards) {
   const NamedTensors unclipped = trained_on_one_device(GetParam(), 1, one_group(1));
   for (const int ranks : {1, 3, 4}) {
     const NamedTensors wanted = trained_on_one_device(task, ranks, one_group(ranks));
-    EXPECT_FALSE(same_bytes(wanted[0].second, unclipped[0].second));
+    EXPECT_FALSE(std::equal(wanted.begin(), wanted.end(), unclipped.begin(),
+                            [](const auto& a, const auto& b) { return same_bytes(a.second, b.second); }));
     for (const Sharded shard : kAllSharded) {
       launch({.ranks = ranks}, [&](Rank& rank) {
-        ShardedDataParallel sharded(*task.make(), rank.comm, {.shard = shard, .seed = ShardedTask::kSeed});
+        ShardedDataParallel sharded(*task.make(), rank.comm, task.with({.shard = shard}));
         const auto optimizer = task.optimizer(sharded.shards());
         sharded.sum_squares_for(*optimizer);
         train_sharded(task, sharded, *optimizer, rank);
-        expect_parameters(wanted, sharded);
+        expect_parameters(wanted, sharded, task.tied.size());
       });
     }
   }
@@ -306,6 +324,47 @@ TEST(ShardedTraffic, IsThatOfTheFormulas) {
         EXPECT_DOUBLE_EQ(sent / ShardedTask::kSteps, (traffic.all * all - traffic.last * last) * (ranks - 1) / ranks);
       });
     }
+  }
+}
+
+// A backward ends at the first unit that trains something: those before it are gathered for the forward only.
+TEST(ShardedTraffic, OfFrozenWeightsIsTheirGathers) {
+  ShardedTask task{"Convnet", test::convnet, 32, adam({})};
+  task.trains = [](const std::string& name) { return name.starts_with("fc"); };
+  constexpr int kRanks = 2;
+  struct Case {
+    ShardedSettings settings;
+    double frozen;
+    double trained;
+    double last;  // the last unit's weights stay for the backward
+  };
+  for (const Case& of : {Case{{.shard = Sharded::optimizer}, 0, 2, 0}, Case{{.shard = Sharded::gradients}, 0, 2, 0},
+                         Case{{}, 1, 3, 1}, Case{{.reshard_after_forward = false}, 1, 2, 0}}) {
+    SCOPED_TRACE(text_of(of.settings.shard));
+    launch({.ranks = kRanks}, [&](Rank& rank) {
+      ShardedDataParallel sharded(*task.make(), rank.comm, task.with(of.settings));
+      double frozen = 0;
+      double trained = 0;
+      double last = 0;
+      sharded.for_each_unit([&](const NamedTensors& parameters) {
+        std::int64_t count = 0;
+        for (const auto& [name, parameter] : parameters) {
+          EXPECT_EQ(parameter.requires_grad(), task.trains(name)) << name;
+          count += parameter.numel();
+        }
+        last = static_cast<double>((count + kRanks - 1) / kRanks * kRanks) * sizeof(float);
+        (task.trains(parameters.front().first) ? trained : frozen) += last;
+      });
+      const auto optimizer = task.optimizer(sharded.shards());
+      for (const auto& [name, state] : optimizer->state()) {
+        EXPECT_TRUE(name.starts_with("fc") || name == "steps_done") << name;
+      }
+      train_sharded(task, sharded, *optimizer, rank);
+      const double before = rank.comm.bytes_sent()[1 - rank.index];
+      train_sharded(task, sharded, *optimizer, rank);
+      const double sent = rank.comm.bytes_sent()[1 - rank.index] - before;
+      EXPECT_DOUBLE_EQ(sent / ShardedTask::kSteps, (of.frozen * frozen + of.trained * trained - of.last * last) / 2);
+    });
   }
 }
 

@@ -56,6 +56,43 @@ TEST(ShardedDataParallel, NamesTheLayerInWhichTheRanksDiffer) {
   }));
 }
 
+// Not by a hang, nor by a mistake of shapes later on.
+TEST(ShardedDataParallel, NamesTheSettingInWhichTheRanksDiffer) {
+  const auto refuses = [](const ShardedSettings& of_rank_1, const char* theirs, const char* ours) {
+    EXPECT_TRUE(fails_with<Error>({"ranks train different models", "rank 0 has ", ours, "rank 1 has ", theirs}, [&] {
+      launch({.ranks = 2, .timeout = 60}, [&](Rank& rank) {
+        const auto model = small_model();
+        ShardedDataParallel(*model, rank.comm, rank.index == 1 ? of_rank_1 : ShardedSettings{});
+      });
+    }));
+  };
+  refuses({.unit_layers = {2}}, "unit_layers 2", "unit_layers 1,1");
+  refuses({.shard = Sharded::gradients}, "shard gradients", "shard parameters");
+  refuses({.reshard_after_forward = false}, "reshard_after_forward false", "reshard_after_forward true");
+  refuses({.prefetch = 2}, "prefetch 2", "prefetch 1");
+  refuses({.accumulation = Accumulation::sharded}, "accumulation sharded", "accumulation whole");
+  refuses({.compress = CompressionKind::half}, "compress half", "compress none");
+  refuses({.copies = 2}, "copies 2", "copies 1");
+  refuses({.seed = 7}, "seed 7", "seed 0");
+  refuses({.trains = [](const std::string& name) { return name != "fc1.bias"; }}, "'fc1.bias' [8] frozen",
+          "'fc1.bias' [8]");
+}
+
+TEST(ShardedDataParallel, RefusesTiedParametersThatDoNotFit) {
+  const auto refuses = [](const ShardedSettings& settings, const char* text) {
+    EXPECT_TRUE(fails_with<UsageError>({text}, [&] {
+      launch({.ranks = 1}, [&](Rank& rank) { ShardedDataParallel(*test::tied_gpt(), rank.comm, settings); });
+    }));
+  };
+  const std::string wte = "transformer.wte.weight";
+  const std::string head = "lm_head.weight";
+  refuses({.tied = {{wte, "none"}}}, "got 'transformer.wte.weight' and 'none'; parameter_shapes() lists them");
+  refuses({.tied = {{wte, "transformer.wpe.weight"}}}, "two parameters of one shape");
+  refuses({.tied = {{wte, wte}}}, "no copy of a copy");
+  refuses({.tied = {{wte, head}}, .trains = [&](const std::string& name) { return name != head; }}, "both trained");
+  refuses({.unit_layers = {5, 1}, .tied = {{wte, head}}}, "and a tied copy no unit of its own");
+}
+
 TEST(ShardedDataParallel, SaysThatWeightsAreThereOnlyWhileTheyAreUsed) {
   launch({.ranks = 2}, [](Rank& rank) {
     const auto model = small_model();

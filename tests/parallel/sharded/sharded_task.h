@@ -22,22 +22,42 @@
 
 namespace stagecoach::test {
 
-/// A model, an optimizer, and how many batches of random images to train on.
+/// A model, an optimizer, and batches of random images, or of random tokens.
 struct ShardedTask {
   static constexpr std::int64_t kImages = 13;  ///< per batch: ranks have different numbers of them
   static constexpr std::uint64_t kSeed = 5;
   static constexpr int kSteps = 3;
   const char* name;
   std::shared_ptr<Sequential> (*make)();
-  std::int64_t image_size;
+  std::int64_t image_size;  ///< 0: kTokens tokens in place of an image
   MakeOptimizer optimizer;
+  TiedWeights::Names tied = {};
+  bool (*trains)(const std::string& name) = [](const std::string&) { return true; };
+  static constexpr std::int64_t kTokens = 6;
+  static constexpr std::int64_t kClasses = 10;
 
+  bool reads_text() const { return image_size == 0; }
   /// Part `index` of `parts` of the images, and of the labels, of a step.
   Tensor images(int step, int parts, int index) const {
-    return part(random_tensor({kImages, 3, image_size, image_size}, fmt::format("images {}", step), DType::float32),
+    return part(reads_text() ? random_labels(kImages * kTokens, 8 + step).reshape({kImages, kTokens})
+                             : random_tensor({kImages, 3, image_size, image_size}, fmt::format("images {}", step),
+                                             DType::float32),
                 parts, index);
   }
-  static Tensor labels(int parts, int index) { return part(random_labels(kImages, 10), parts, index); }
+  /// The loss of this part: the sum over its images, or over its tokens.
+  Tensor loss(const Tensor& logits, int parts, int index) const {
+    const std::int64_t rows = reads_text() ? kTokens : 1;
+    const Tensor labels = part(random_labels(kImages * rows, kClasses).reshape({kImages, rows}), parts, index);
+    return cross_entropy(logits.reshape({labels.numel(), kClasses}),
+                         labels.reshape({labels.numel()}).to(logits.device()), Reduction::sum);
+  }
+  /// These settings, with what the task needs.
+  ShardedSettings with(ShardedSettings settings = {}) const {
+    settings.seed = kSeed;
+    settings.tied = tied;
+    settings.trains = trains;
+    return settings;
+  }
 
  private:
   static Tensor part(const Tensor& batch, int parts, int index) {
@@ -51,6 +71,13 @@ inline std::shared_ptr<Sequential> small_vit() {
   return make_model("vit", {.image_size = 16, .sizes = {.depth = 2, .width = 24, .heads = 2}});
 }
 
+/// Two blocks, whose head is the embedding.
+inline std::shared_ptr<Sequential> tied_gpt() {
+  return make_model("gpt", {.classes = ShardedTask::kClasses,
+                            .sizes = {.depth = 2, .width = 16, .heads = 2, .context = ShardedTask::kTokens},
+                            .tie_head = true});
+}
+
 /// Micro-batches whose gradients are summed, group by group.
 using Groups = std::vector<std::vector<int>>;
 
@@ -59,14 +86,21 @@ using Groups = std::vector<std::vector<int>>;
 inline NamedTensors trained_on_one_device(const ShardedTask& task, int parts, const Groups& groups) {
   const auto model = task.make();
   model->materialize(ShardedTask::kSeed);
-  const NamedTensors parameters = model->named_parameters();
-  const auto optimizer = task.optimizer(parameters);
+  const NamedTensors all = model->named_parameters();
+  NamedTensors parameters;  // that are trained
+  for (auto [name, parameter] : all) {
+    if (parameter.set_requires_grad(task.trains(name)).requires_grad()) {
+      parameters.emplace_back(name, parameter);
+    }
+  }
+  TiedWeights tied(all, task.tied);
+  const auto optimizer = task.optimizer(tied.without_copies(parameters));
+  tie(*optimizer, tied);
   for (int step = 0; step < ShardedTask::kSteps; ++step) {
     std::vector<Tensor> sums(parameters.size());
     for (const std::vector<int>& group : groups) {
       for (const int index : group) {
-        const Tensor loss = cross_entropy(model->forward(task.images(step, parts, index)),
-                                          ShardedTask::labels(parts, index), Reduction::sum);
+        const Tensor loss = task.loss(model->forward(task.images(step, parts, index)), parts, index);
         backward(loss, Tensor::full({}, 1.0 / ShardedTask::kImages));
       }
       for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -85,7 +119,7 @@ inline NamedTensors trained_on_one_device(const ShardedTask& task, int parts, co
     optimizer->step();
     optimizer->zero_grad();
   }
-  return parameters;
+  return all;
 }
 
 /// One group of the ranks' parts, in rank order.
@@ -104,8 +138,7 @@ inline void train_sharded(const ShardedTask& task, ShardedDataParallel& sharded,
   for (int step = 0; step < ShardedTask::kSteps; ++step) {
     for (int i = 0; i < microbatches; ++i) {
       const int index = rank.index * microbatches + i;
-      const Tensor loss = cross_entropy(sharded.forward(task.images(step, parts, index).to(rank.device)),
-                                        ShardedTask::labels(parts, index).to(rank.device), Reduction::sum);
+      const Tensor loss = task.loss(sharded.forward(task.images(step, parts, index).to(rank.device)), parts, index);
       if (i + 1 < microbatches) {
         sharded.accumulate(loss, ShardedTask::kImages);
       } else {
@@ -117,29 +150,28 @@ inline void train_sharded(const ShardedTask& task, ShardedDataParallel& sharded,
   }
 }
 
-/// Checks the parameters of all units.
-inline void expect_parameters(const NamedTensors& wanted, ShardedDataParallel& sharded) {
-  std::size_t i = 0;
+/// Checks the parameters of all units; copies of tied ones are in none.
+inline void expect_parameters(const NamedTensors& wanted, ShardedDataParallel& sharded, std::size_t copies = 0) {
+  std::size_t count = 0;
   sharded.for_each_unit([&](const NamedTensors& parameters) {
     for (const auto& [name, parameter] : parameters) {
-      ASSERT_LT(i, wanted.size());
-      EXPECT_EQ(wanted[i].first, name);
-      EXPECT_TRUE(same_bytes(wanted[i].second, parameter)) << name;
-      ++i;
+      const Tensor same = find_tensor(wanted, name);
+      ASSERT_TRUE(same.defined()) << name;
+      EXPECT_TRUE(same_bytes(same, parameter)) << name;
+      ++count;
     }
   });
-  EXPECT_EQ(i, wanted.size());
+  EXPECT_EQ(count + copies, wanted.size());
 }
 
 /// Trains in `world`, and checks the parameters.
-inline void expect_trained(const ShardedTask& task, const World& world, ShardedSettings settings,
+inline void expect_trained(const ShardedTask& task, const World& world, const ShardedSettings& settings,
                            const NamedTensors& wanted, int microbatches = 1) {
-  settings.seed = ShardedTask::kSeed;
   launch(world, [&](Rank& rank) {
-    ShardedDataParallel sharded(*task.make(), rank.comm, settings);
+    ShardedDataParallel sharded(*task.make(), rank.comm, task.with(settings));
     const auto optimizer = task.optimizer(sharded.shards());
     train_sharded(task, sharded, *optimizer, rank, microbatches);
-    expect_parameters(wanted, sharded);
+    expect_parameters(wanted, sharded, task.tied.size());
   });
 }
 

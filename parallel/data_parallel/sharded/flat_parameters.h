@@ -1,9 +1,9 @@
 #pragma once
 /// @file
-/// A unit: layers whose weights are gathered, used and freed together. This is one rank's side of it.
+/// Parameters whose weights are gathered, used and freed together. This is one rank's side of them.
 ///
-/// The unit's parameters are views of one flat tensor, one after another, with zeros at the end so that the ranks'
-/// parts are equal. Rank r keeps part r, its shard, which may contain several parameters or a part of one:
+/// They are views of one flat tensor, one after another, with zeros at the end so that the ranks' parts are equal. Rank
+/// r keeps part r, its shard, which may contain several parameters or a part of one:
 ///
 ///     | weight [2, 3]           | bias [2]    | 0 |     9 elements for 3 ranks
 ///     | rank 0    | rank 1    | rank 2      …         3 each
@@ -15,10 +15,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "nn/sequential.h"
+#include "nn/named_tensors.h"
 #include "parallel/comm/comm_thread.h"
+#include "parallel/data_parallel/sharded/flat_gradients.h"
 #include "parallel/data_parallel/sharded/shard_groups.h"
 #include "parallel/data_parallel/sharded/sharded_settings.h"
 
@@ -26,30 +28,32 @@ namespace stagecoach {
 
 /// All ranks call the same functions in the same order. All that another thread does is the work of the CommThread,
 /// with groups of that thread.
-class ShardedUnit {
+class FlatParameters {
  public:
-  /// Materializes `layers`, which must have no memory, and keeps this rank's shard of their parameters. Until it
-  /// returns, the whole parameters are in memory: once, or twice if they stay. From then on, backwards leave the
-  /// gradients to this unit.
-  ShardedUnit(std::shared_ptr<Sequential> layers, const ShardedSettings& settings, const ShardGroups& groups);
-  ~ShardedUnit();
-  ShardedUnit(const ShardedUnit&) = delete;
-  ShardedUnit& operator=(const ShardedUnit&) = delete;
+  /// Makes `parameters`, whose values are the same on all ranks, views of a flat tensor, and keeps this rank's shard.
+  /// All are trained, or all are frozen (requires_grad). Until it returns, the parameters are in memory once, or twice
+  /// if they stay. From then on, backwards leave the gradients to this object.
+  FlatParameters(NamedTensors parameters, const ShardedSettings& settings, const ShardGroups& groups);
+  FlatParameters(const FlatParameters&) = delete;
+  FlatParameters& operator=(const FlatParameters&) = delete;
 
-  /// Needs the weights.
-  Tensor forward(const Tensor& x) { return layers_->forward(x); }
+  /// Makes `copy` the same as the only parameter: a view of the same elements, with a gradient of its own.
+  void add_copy(const std::string& name, Tensor copy);
+
   /// Returns the whole parameters, each once, which have elements only while the weights are gathered.
   const NamedTensors& parameters() const { return parameters_; }
-  /// Returns what this rank updates: its part of each parameter that its shard contains, under that parameter's name.
-  /// The part of a parameter of two or more dimensions has two, [1, n], the others are [n]: optimizers that decay
-  /// weights only go by that.
+  const NamedTensors& copies() const { return copies_; }
+  /// Returns whether they have gradients.
+  bool trains() const { return parameters_.front().second.requires_grad(); }
+  /// Returns this rank's part of each parameter that its shard contains, under that parameter's name: what this rank
+  /// updates. The part of a parameter of two or more dimensions has two, [1, n], the others are [n]: optimizers that
+  /// decay weights only go by that.
   const NamedTensors& shards() const { return shards_; }
   /// Returns where the parameters begin in the flat tensors, and how many elements of them a shard has.
-  const std::vector<std::int64_t>& offsets() const { return offsets_; }
-  std::int64_t part() const { return part_; }
+  const std::vector<std::int64_t>& offsets() const { return layout_.offsets; }
+  std::int64_t part() const { return layout_.part; }
   /// Returns where shards() begin in a shard.
   const std::vector<std::int64_t>& shard_offsets() const { return shard_offsets_; }
-  NamedTensors buffers() const { return layers_->named_buffers(); }
   /// Returns the index in parameters() of the parameter that each of shards() is a part of.
   const std::vector<std::size_t>& whole_of_shards() const { return whole_of_shards_; }
 
@@ -60,7 +64,7 @@ class ShardedUnit {
   /// Waits for the weights. Throws Error unless start_gather() has been called.
   void wait_for_weights();
   /// With Sharded::parameters frees the weights; graphs that saved them can use them again after another gather.
-  /// Without, declares them out of date: the next gather overwrites them.
+  /// Without, declares them out of date, unless they are frozen: the next gather overwrites them.
   void free_weights();
 
   // Flat tensors, which have the elements of the whole parameters, or others of their shapes, one after another.
@@ -73,7 +77,7 @@ class ShardedUnit {
   /// Returns the places of the parameters in a flat tensor, under their names followed by `suffix`.
   NamedTensors places_in(const Tensor& flat, const std::string& suffix = "") const;
   /// Returns this rank's shard of a flat tensor.
-  Tensor own_part(const Tensor& flat) const { return flat.alias({part_}, rank_ * part_); }
+  Tensor own_part(const Tensor& flat) const { return layout_.own_part(flat); }
   /// Returns a flat tensor of zeros.
   Tensor flat_zeros() const { return Tensor::zeros(weights_.shape(), weights_.dtype(), weights_.device()); }
   /// Returns this rank's shard of the weights.
@@ -82,16 +86,13 @@ class ShardedUnit {
   void set_weights(const Tensor& weights);
 
   // Gradients.
-  /// Starts to sum the gradients: over the ranks of a group, and then over the copies. Throws Error that names a
-  /// parameter without one.
-  void start_reduction(CommThread& thread, const ShardGroups& groups);
-  /// Waits for the sums of this rank's shard, adds them to those of earlier reductions, and frees the whole gradients.
-  void finish_reduction();
-  /// Makes the sums the gradients of shards().
+  /// Returns those of the parameters, or, with `copy` above 0, of that copy. Frozen ones have none.
+  FlatGradients& gradients(std::size_t copy = 0) { return *gradients_[copy]; }
+  /// Makes the sums over the ranks the gradients of shards(): those of the parameters, plus those of the copies.
   void hand_out_gradients();
 
  private:
-  void flatten(int ranks, Device device);
+  void flatten(Device device);
   void cut_shard();
   /// The elements of a shard that belong to one parameter: none if the length is not positive.
   struct Range {
@@ -99,18 +100,12 @@ class ShardedUnit {
     std::int64_t length;
   };
   Range range_in_shard(std::size_t parameter) const;
-  void take_gradient(std::size_t parameter);
-  void reduce(const ShardGroups& groups);
-  /// Returns a parameter's place in `flat`, which is like the flat weights.
-  Tensor place_of(const Tensor& flat, std::size_t parameter) const;
 
-  std::shared_ptr<Sequential> layers_;
   Sharded sharded_;
   CompressionKind compress_;
-  std::int64_t rank_;
-  std::int64_t part_ = 0;  // elements per rank
   NamedTensors parameters_;
-  std::vector<std::int64_t> offsets_;  // of the parameters in the flat tensors
+  NamedTensors copies_;
+  FlatLayout layout_;
   NamedTensors shards_;
   std::vector<std::size_t> whole_of_shards_;
   std::vector<std::int64_t> shard_offsets_;  // in the shard
@@ -121,9 +116,7 @@ class ShardedUnit {
   Tensor gathering_;  // [ranks part]: the weights under way
   std::optional<CommThread::Pending> gather_;
 
-  Tensor gradients_;  // [ranks part]: flat, of this rank's samples
-  Tensor sums_;       // [part]: over all ranks
-  std::optional<CommThread::Pending> reduction_;
+  std::vector<std::unique_ptr<FlatGradients>> gradients_;  // of the parameters, then of the copies
 };
 
 }  // namespace stagecoach
