@@ -57,6 +57,9 @@ class PendingReceive {
 
 class CommunicatorControls;
 
+/// A number of rows for each rank of a group, in rank order.
+using RowCounts = std::vector<std::int64_t>;
+
 /// Tags are from 0 to kMaxTag.
 inline constexpr int kMaxTag = (1 << 26) - 1;
 
@@ -125,6 +128,20 @@ class Communicator {
   virtual void all_gather_into(Tensor& whole, const Tensor& part) = 0;
   /// Returns part rank() of the sum over all ranks: [size N, …] becomes [N, …].
   virtual Tensor reduce_scatter(const Tensor& tensor) = 0;
+  /// Sends the rows of `rows` [N, …] to the ranks: the first send_rows[0] to rank 0, the next send_rows[1] to rank 1,
+  /// and so on. Returns the rows that the ranks send to this one, receive_rows[r] from rank r, in rank order. The
+  /// counts of a pair must agree (exchange_counts returns them); N may differ between ranks, all else of shape and type
+  /// may not. The gradient of the rows is an all-to-all with the counts exchanged (exchange_rows in conjugate.h).
+  virtual Tensor all_to_all(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) = 0;
+  /// Returns how many rows each rank will send to this one, if each passes how many it will send to the others: an
+  /// all-to-all of one number per pair of ranks.
+  RowCounts exchange_counts(const RowCounts& send_rows) {
+    const std::vector<std::int32_t> counts(send_rows.begin(), send_rows.end());
+    const RowCounts one_each(counts.size(), 1);
+    const Tensor mine = Tensor::from(counts, {static_cast<std::int64_t>(counts.size())}, number_device());
+    const auto theirs = all_to_all(mine, one_each, one_each).to_vector<std::int32_t>();
+    return {theirs.begin(), theirs.end()};
+  }
   /// Waits until all ranks have called it.
   virtual void barrier() = 0;
 

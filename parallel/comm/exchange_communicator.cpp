@@ -28,6 +28,18 @@ ExchangeCommunicator::ExchangeBuffers ExchangeCommunicator::for_each_peer(const 
   return buffers;
 }
 
+void ExchangeCommunicator::require_same(const char* operation, const Tensor& like, const Tensor& in,
+                                        const MessageHeader& theirs, int from) const {
+  const MessageHeader expected = header_of(operation, like, in);
+  if (theirs.operation != expected.operation) {
+    throw other_operation(operation, from, theirs.operation.data());
+  }
+  if (!theirs.is_of_same_type(expected)) {
+    throw like.defined() ? other_type(operation, like, from, theirs.type())
+                         : other_rows(operation, from, theirs.type(), rank(), expected.type());
+  }
+}
+
 double ExchangeCommunicator::latest_time(const char* operation, double mine) {
   const Tensor time = Tensor::from(std::vector{mine}, {1}, device());
   ExchangeBuffers buffers = for_each_peer([&](int) { return PeerBuffers{time, buffer_for(time)}; });
@@ -147,6 +159,22 @@ Tensor ExchangeCommunicator::do_reduce_scatter(const Tensor& tensor) {
   exchange("reduce_scatter", tensor, buffers);
   sum_into(mine, buffers);
   return mine.reshape(tensor.shape().with(0, tensor.size(0) / size()));
+}
+
+Tensor ExchangeCommunicator::do_all_to_all(const Tensor& rows, const RowCounts& send_rows,
+                                           const RowCounts& receive_rows) {
+  const Waiting waiting(clock());
+  const Tensor received = received_rows(rows, receive_rows);
+  const std::vector<Tensor> out = parts_of(rows, send_rows);
+  std::vector<Tensor> in = parts_of(received, receive_rows);
+  const auto self = static_cast<std::size_t>(rank());
+  in[self].copy_from(out[self]);
+  ExchangeBuffers buffers = for_each_peer([&](int r) {
+    const auto peer = static_cast<std::size_t>(r);
+    return PeerBuffers{out[peer], in[peer]};
+  });
+  exchange("all_to_all", {}, buffers);
+  return received;
 }
 
 /// A dissemination barrier: after each round, a rank knows of twice as many others.

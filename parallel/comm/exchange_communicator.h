@@ -8,6 +8,7 @@
 
 #include "parallel/comm/group_communicator.h"
 #include "parallel/comm/link_direction.h"
+#include "parallel/comm/message_header.h"
 
 namespace stagecoach {
 
@@ -36,8 +37,17 @@ class ExchangeCommunicator : public GroupCommunicator {
   using ExchangeBuffers = std::vector<PeerBuffers>;
 
   /// Sends and receives all of `buffers` concurrently. Peers must be in an exchange of the same `operation` on tensors
-  /// with the shape and type of `like`; throws CommError where a mismatch can be detected.
+  /// with the shape and type of `like`, or, if that is undefined, send tensors with those of `in`; throws CommError
+  /// where a mismatch can be detected.
   virtual void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) = 0;
+
+  /// Returns the header of a message of an exchange.
+  static MessageHeader header_of(const char* operation, const Tensor& like, const Tensor& out) {
+    return {operation, like.defined() ? like : out};
+  }
+  /// Throws CommError unless rank `from`, whose header is `theirs`, is in the same exchange as this rank.
+  void require_same(const char* operation, const Tensor& like, const Tensor& in, const MessageHeader& theirs,
+                    int from) const;
 
   /// Replaces `tensor`, which must not be empty, with the sum over all ranks as computed by the library. Returns false
   /// if the library cannot sum that type.
@@ -51,6 +61,7 @@ class ExchangeCommunicator : public GroupCommunicator {
   std::vector<Tensor> do_all_gather(const char* operation, const Tensor& tensor) final;
   void do_all_gather_into(Tensor& whole, const Tensor& part) final;
   Tensor do_reduce_scatter(const Tensor& tensor) final;
+  Tensor do_all_to_all(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) final;
   void do_barrier() final;
 
   ExchangeBuffers nothing() const { return ExchangeBuffers(static_cast<std::size_t>(size())); }

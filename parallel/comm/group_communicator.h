@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -20,17 +21,16 @@
 
 namespace stagecoach {
 
-/// The ranks to which one rank sends in a collective, and those from which it receives.
+/// The bytes that one rank sends to others in a collective, by receiver, and the ranks from which it receives.
 struct CollectiveLinks {
-  std::vector<int> to = {};
+  std::map<int, double> to = {};
   std::vector<int> from = {};
 };
 
-/// What the algorithm of link.h sends, and how long it takes from the time when the last rank begins.
+/// What the algorithm of link.h or network.h sends, and how long it takes from the time when the last rank begins.
 struct CollectiveModel {
   double seconds = 0;
   CollectiveLinks links = {};
-  double bytes_per_link = 0;
 };
 
 class GroupCommunicator : public Communicator, private CommunicatorControls {
@@ -52,6 +52,7 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   std::vector<Tensor> all_gather(const Tensor& tensor) final;
   void all_gather_into(Tensor& whole, const Tensor& part) final;
   Tensor reduce_scatter(const Tensor& tensor) final;
+  Tensor all_to_all(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) final;
   void barrier() final;
   std::unique_ptr<Communicator> split(int colour, int key) final;
   std::unique_ptr<Communicator> duplicate() final;
@@ -107,6 +108,7 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   /// Writes the parts of the other ranks; this rank's `part` is in `whole` already.
   virtual void do_all_gather_into(Tensor& whole, const Tensor& part) = 0;
   virtual Tensor do_reduce_scatter(const Tensor& tensor) = 0;
+  virtual Tensor do_all_to_all(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) = 0;
   virtual void do_barrier() = 0;
 
   /// Returns the communicator of `part`, to which this rank belongs. All ranks of this group call it, each for its
@@ -123,12 +125,19 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   int member(int rank) const { return group().member(rank); }
   /// Returns part `rank` of `whole` [size N, …] as an alias [N, …].
   Tensor part_of(const Tensor& whole, int rank) const;
+  /// Returns the rows of each rank, counts[r] of them, as aliases of `whole` [N, …].
+  static std::vector<Tensor> parts_of(const Tensor& whole, const RowCounts& counts);
+  /// Returns an uninitialised tensor for all rows that an all-to-all of `rows` returns.
+  static Tensor received_rows(const Tensor& rows, const RowCounts& receive_rows);
   /// Returns text such as "rank 3: receive from rank 2, tag 4, in the forward of stage 3, micro-batch 0".
   std::string error_context(const std::string& operation) const;
   /// Returns the error for rank `other` of the group being in another operation, `theirs`.
   CommError other_operation(const std::string& operation, int other, const std::string& theirs) const;
   /// Returns the error for rank `other` passing a tensor of type `theirs` to a collective.
   CommError other_type(const char* operation, const Tensor& mine, int other, const std::string& theirs) const;
+  /// Returns the error for rank `from` of the group sending rows of type `sent` to rank `to`, which expects others.
+  CommError other_rows(const char* operation, int from, const std::string& sent, int to,
+                       const std::string& expected) const;
   /// Returns the error for a message whose type differs from the one that the receiver expects; `context` names the
   /// call.
   static CommError unexpected(const std::string& context, const std::string& expected, const std::string& got);
@@ -152,6 +161,11 @@ class GroupCommunicator : public Communicator, private CommunicatorControls {
   std::string send_context(int to, int tag, const Activity::Work& started) const;
   /// Describes a receive that is waited for now and was posted during the work `posted`.
   std::string receive_context(int from, int tag, const Activity::Work& posted) const;
+
+  /// Throws Error unless the counts are possible for `rows`.
+  void require_counts(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) const;
+  /// Returns what an all-to-all of `rows` takes.
+  CollectiveModel all_to_all_model(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) const;
 
   /// Returns the link that decides how long this group's collectives take.
   Link slowest_link() const;

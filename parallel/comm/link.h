@@ -44,5 +44,6 @@ double ring_all_gather_seconds(const Link& link, int ranks, double bytes);      
 double ring_reduce_scatter_seconds(const Link& link, int ranks, double bytes);  ///< p - 1 messages of bytes / p
 double tree_broadcast_seconds(const Link& link, int ranks, double bytes);       ///< log2 p messages, one after another
 double root_reduce_seconds(const Link& link, int ranks, double bytes);          ///< p - 1 messages of bytes to the root
+// An all-to-all's messages take different links: Network::all_to_all_seconds.
 
 }  // namespace stagecoach

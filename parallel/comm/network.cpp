@@ -29,10 +29,21 @@ Link Network::between_any(const RankGroups& groups, int from, int to) const {
   return slow == groups.end() ? inner_ : between(*slow, from, to, groups);
 }
 
-Link Network::among(const std::vector<int>& group, const RankGroups& siblings) const {
-  const bool on_one_node =
-      std::all_of(group.begin(), group.end(), [&](int rank) { return is_on_one_node(rank, group.front()); });
-  return on_one_node ? inner_ : share_of_outer(siblings, 1);
+Link Network::among(const std::vector<int>& group, const RankGroups& siblings, int step) const {
+  std::vector<int> receivers = group;
+  std::rotate(receivers.begin(), receivers.begin() + step % static_cast<int>(group.size()), receivers.end());
+  const bool on_one_node = std::equal(group.begin(), group.end(), receivers.begin(),
+                                      [&](int from, int to) { return is_on_one_node(from, to); });
+  return on_one_node ? inner_ : share_of_outer(siblings, step);
+}
+
+double Network::all_to_all_seconds(const std::vector<int>& group, const RankGroups& siblings,
+                                   const std::vector<double>& bytes) const {
+  double seconds = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    seconds += among(group, siblings, static_cast<int>(i) + 1).seconds(bytes[i]);
+  }
+  return seconds;
 }
 
 Link Network::among_any(const RankGroups& groups, const RankGroups& siblings) const {

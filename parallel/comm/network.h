@@ -24,7 +24,7 @@ using RankGroups = std::vector<std::vector<int>>;
 /// `step` places after it, in a circle, all of them do. The share of a message is then one over the number of messages
 /// that the busiest card passes in that step. So a pipeline whose ranks are in order sends one message at a time
 /// through a card and has all of its bandwidth, and of eight pipelines beside each other each has an eighth. A
-/// collective is a ring, a step of 1.
+/// collective is a ring, a step of 1, but an all-to-all takes all steps, one after another.
 ///
 /// Different splits are independent: the messages of pipelines do not slow down the reductions of data-parallel groups.
 /// A rank that sends alone to one further away, as a master to its workers, gets less than it could.
@@ -45,12 +45,19 @@ class Network {
   /// Returns the same for the slowest of `groups`, which are siblings.
   Link between_any(const RankGroups& groups, int from, int to) const;
   /// Returns the link that decides how long a collective of `group` takes: with several nodes, that between nodes,
-  /// since each step of a ring waits for its slowest message.
-  Link among(const std::vector<int>& group, const RankGroups& siblings) const;
+  /// since each step of a ring waits for its slowest message. More generally: the slowest link on which a rank of
+  /// `group` sends to the one `step` places after it.
+  Link among(const std::vector<int>& group, const RankGroups& siblings, int step = 1) const;
   /// Returns the same for the slowest of `groups`, which are some of `siblings`.
   Link among_any(const RankGroups& groups, const RankGroups& siblings) const;
   /// Returns the same for a group of the ranks 0 … `ranks` - 1.
   const Link& among_first(int ranks) const { return is_on_one_node(0, ranks - 1) ? inner_ : outer_; }
+  /// Returns the seconds of an all-to-all of `group`, from the time when the last rank calls it, for a rank of which
+  /// bytes[s - 1] is the longer of the two messages of step s, 1 … p - 1: the one to the rank s places after it, and
+  /// the one from the rank s places before it. The steps follow one another, so equal parts of n bytes per rank take p
+  /// - 1 messages of n / p. Source: Thakur et al. 2005 (see link.h), section 4.3, the algorithm for long messages.
+  double all_to_all_seconds(const std::vector<int>& group, const RankGroups& siblings,
+                            const std::vector<double>& bytes) const;
 
  private:
   int node_of(int rank) const { return per_node_ == 0 ? 0 : rank / per_node_; }

@@ -28,6 +28,9 @@ class PassingCommunicator : public Communicator {
   std::vector<Tensor> all_gather(const Tensor& tensor) override { return comm_.all_gather(tensor); }
   void all_gather_into(Tensor& whole, const Tensor& part) override { comm_.all_gather_into(whole, part); }
   Tensor reduce_scatter(const Tensor& tensor) override { return comm_.reduce_scatter(tensor); }
+  Tensor all_to_all(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) override {
+    return comm_.all_to_all(rows, send_rows, receive_rows);
+  }
   void barrier() override { comm_.barrier(); }
   std::unique_ptr<Communicator> split(int colour, int key) override { return comm_.split(colour, key); }
   std::unique_ptr<Communicator> duplicate() override { return comm_.duplicate(); }

@@ -1,5 +1,6 @@
 #include "parallel/tensor_parallel/conjugate.h"
 
+#include <numeric>
 #include <vector>
 
 #include "core/ops.h"
@@ -77,6 +78,27 @@ Tensor summed_and_scattered(const Tensor& x, const TensorGroup& group) {
   return group.comm == nullptr ? by_rank.narrow(0, samples).detach() : group.comm->reduce_scatter(by_rank);
 }
 
+/// A group without a communicator receives zeros.
+Tensor exchanged(const Tensor& x, const RowCounts& send_rows, const RowCounts& receive_rows, const TensorGroup& group) {
+  const std::int64_t received = std::accumulate(receive_rows.begin(), receive_rows.end(), std::int64_t{0});
+  return group.comm == nullptr ? Tensor::zeros(x.shape().with(0, received), x.dtype(), x.device())
+                               : group.comm->all_to_all(x, send_rows, receive_rows);
+}
+
+class ExchangeNode final : public Node {
+ public:
+  ExchangeNode(const Tensor& x, const RowCounts& send_rows, const RowCounts& receive_rows, const TensorGroup& group)
+      : Node("exchange_rows", {x}), send_rows_(send_rows), receive_rows_(receive_rows), group_(group) {}
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    return {exchanged(grad, receive_rows_, send_rows_, group_)};
+  }
+
+ private:
+  RowCounts send_rows_;
+  RowCounts receive_rows_;
+  TensorGroup group_;
+};
+
 }  // namespace
 
 Tensor copy_to_ranks(const Tensor& x, const TensorGroup& group) {
@@ -106,6 +128,11 @@ Tensor own_tokens(const Tensor& x, const TensorGroup& group) {
 
 Tensor all_tokens(const Tensor& x, const TensorGroup& group) {
   return recorded<ConjugateNode>(gathered(x, group), {&x}, "all_tokens", x, group, tokens_of_rank);
+}
+
+Tensor exchange_rows(const Tensor& x, const RowCounts& send_rows, const RowCounts& receive_rows,
+                     const TensorGroup& group) {
+  return recorded<ExchangeNode>(exchanged(x, send_rows, receive_rows, group), {&x}, x, send_rows, receive_rows, group);
 }
 
 Shape own_tokens_shape(const Shape& x, int ranks) {

@@ -11,6 +11,7 @@
 /// | sum_and_scatter_tokens | reduce-scatter         | all-gather             | reduce_scatter_to_sequence_parallel   |
 /// | own_tokens             | this rank's tokens     | all-gather             | scatter_to_sequence_parallel          |
 /// | all_tokens             | all-gather             | this rank's tokens     | gather, with its gradient not reduced |
+/// | exchange_rows          | all-to-all             | all-to-all             | all_to_all                            |
 ///
 /// All ranks of the group call them together, in the forward and in the backward. Sums are in rank order. The graph
 /// refers to the group's communicator, which must outlive it. A group without a communicator exchanges nothing: results
@@ -39,6 +40,11 @@ Tensor sum_and_scatter_tokens(const Tensor& x, const TensorGroup& group);
 Tensor own_tokens(const Tensor& x, const TensorGroup& group);
 /// Returns the tokens of all ranks, [N, T, C], from which all ranks go on to compute the same.
 Tensor all_tokens(const Tensor& x, const TensorGroup& group);
+
+/// Returns the rows that the ranks send to this one for its own rows x [N, …] (Communicator::all_to_all). The gradients
+/// of the rows go back to where they came from.
+Tensor exchange_rows(const Tensor& x, const RowCounts& send_rows, const RowCounts& receive_rows,
+                     const TensorGroup& group);
 
 /// Returns x [N, T, C] with T / ranks in place of T. Throws Error if the ranks cannot share the tokens equally.
 Shape own_tokens_shape(const Shape& x, int ranks);

@@ -49,6 +49,10 @@ class RecordedCommunicator final : public PassingCommunicator {
     collectives_.call(rank(), "reduce_scatter", tensor.numel());
     return PassingCommunicator::reduce_scatter(tensor);
   }
+  Tensor all_to_all(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) override {
+    collectives_.call(rank(), "all_to_all", rows.numel());
+    return PassingCommunicator::all_to_all(rows, send_rows, receive_rows);
+  }
   void barrier() override {
     collectives_.call(rank(), "barrier", 0);
     PassingCommunicator::barrier();

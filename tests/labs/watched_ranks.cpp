@@ -253,6 +253,7 @@ class WatchedCommunicator final : public Communicator {
   std::vector<Tensor> all_gather(const Tensor&) override { refuse("all_gather"); }
   void all_gather_into(Tensor&, const Tensor&) override { refuse("all_gather_into"); }
   Tensor reduce_scatter(const Tensor&) override { refuse("reduce_scatter"); }
+  Tensor all_to_all(const Tensor&, const RowCounts&, const RowCounts&) override { refuse("all_to_all"); }
   void barrier() override { refuse("barrier"); }
   std::unique_ptr<Communicator> split(int, int) override { refuse("split"); }
   std::unique_ptr<Communicator> duplicate() override { refuse("duplicate"); }

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <map>
+#include <numeric>
 #include <vector>
 
 #include "core/allocator.h"
@@ -163,6 +165,78 @@ TEST_P(Ranks, BroadcastGatherAndScatter) {
       EXPECT_TRUE(same_bytes(whole.narrow(r, 1), Tensor::full({1, 777}, r)));
     }
     rank.comm.barrier();
+  });
+}
+
+/// How many rows rank `from` sends to rank `to` below: different numbers, and none between some.
+std::int64_t rows_between(int from, int to) { return (from + 2 * to) % 4 * (1 + to % 2 * 300); }
+
+TEST_P(Ranks, ExchangeRowsByTheirCounts) {
+  const int world = GetParam();
+  const auto rows_for = [](int from, int to) {
+    return random_tensor({rows_between(from, to), 3, 5}, fmt::format("from {} to {}", from, to), DType::float32);
+  };
+  launch(world_of(world), [&](Rank& rank) {
+    RowCounts send_rows;
+    RowCounts receive_rows;
+    std::vector<Tensor> mine;
+    for (int other = 0; other < world; ++other) {
+      send_rows.push_back(rows_between(rank.index, other));
+      receive_rows.push_back(rows_between(other, rank.index));
+      mine.push_back(rows_for(rank.index, other));
+    }
+    EXPECT_EQ(rank.comm.exchange_counts(send_rows), receive_rows);
+    Tensor rows = Tensor::empty({std::accumulate(send_rows.begin(), send_rows.end(), std::int64_t{0}), 3, 5},
+                                DType::float32, rank.device);
+    std::int64_t start = 0;
+    for (const Tensor& part : mine) {
+      rows.narrow(start, part.size(0)).copy_from(part);
+      start += part.size(0);
+    }
+    const Tensor received = rank.comm.all_to_all(rows, send_rows, receive_rows);
+    EXPECT_EQ(received.device(), rank.device);
+    start = 0;
+    for (int other = 0; other < world; ++other) {
+      const Tensor wanted = rows_for(other, rank.index);
+      EXPECT_TRUE(same_bytes(received.narrow(start, wanted.size(0)), wanted)) << other << " to " << rank.index;
+      start += wanted.size(0);
+    }
+    EXPECT_EQ(received.size(0), start);
+    EXPECT_TRUE(same_bytes(rank.comm.all_to_all(received, receive_rows, send_rows), rows)) << "and back";
+  });
+}
+
+TEST_P(Ranks, CountTheBytesOfAnAllToAllByReceiver) {
+  const int world = GetParam();
+  launch(world_of(world), [&](Rank& rank) {
+    RowCounts send_rows;
+    RowCounts receive_rows;
+    std::map<int, double> wanted;
+    for (int other = 0; other < world; ++other) {
+      send_rows.push_back(rows_between(rank.index, other));
+      receive_rows.push_back(rows_between(other, rank.index));
+      if (other != rank.index && send_rows.back() > 0) {
+        wanted[other] = 16.0 * static_cast<double>(send_rows.back());
+      }
+    }
+    const std::int64_t count = std::accumulate(send_rows.begin(), send_rows.end(), std::int64_t{0});
+    rank.comm.all_to_all(Tensor::zeros({count, 2}, DType::float64, rank.device), send_rows, receive_rows);
+    EXPECT_EQ(rank.comm.bytes_sent(), wanted);
+  });
+}
+
+TEST_P(Ranks, RefuseCountsThatDoNotFitTheRows) {
+  launch(world_of(GetParam()), [](Rank& rank) {
+    const auto ranks = static_cast<std::size_t>(rank.world);
+    const Tensor rows = Tensor::zeros({2 * rank.world, 3}, DType::float32, rank.device);
+    const auto refuses = [&](const RowCounts& send_rows, const RowCounts& receive_rows, const char* why) {
+      return fails_with<Error>({"all_to_all", why}, [&] { rank.comm.all_to_all(rows, send_rows, receive_rows); });
+    };
+    const RowCounts two_each(ranks, 2);
+    EXPECT_TRUE(refuses(RowCounts(ranks, 1), two_each, "add up to the rows of float32["));
+    EXPECT_TRUE(refuses(two_each, RowCounts(ranks + 1, 2), "one count per rank"));
+    EXPECT_TRUE(refuses(two_each, RowCounts(ranks, -1), "one count per rank"));
+    EXPECT_TRUE(refuses(two_each, RowCounts(ranks, 3), "keeps for itself, 2, got 3"));
   });
 }
 

@@ -54,6 +54,11 @@ inline const Wait kWaits[] = {
      }},
     {"reduce_scatter",
      [](Rank& rank) { rank.comm.reduce_scatter(Tensor::zeros({rank.world}, DType::float32, rank.device)); }},
+    {"all_to_all",
+     [](Rank& rank) {
+       const RowCounts one_each(static_cast<std::size_t>(rank.world), 1);
+       rank.comm.all_to_all(Tensor::zeros({rank.world}, DType::float32, rank.device), one_each, one_each);
+     }},
     {"barrier", [](Rank& rank) { rank.comm.barrier(); }},
     {"split", [](Rank& rank) { rank.comm.split(0, 0); }},
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -70,6 +71,25 @@ TEST(Failures, OfRanksThatDisagreeNameBothCalls) {
     launch({.ranks = 2, .timeout = 5},
            [](Rank& rank) { rank.comm.all_gather(Tensor::zeros({2 + rank.index}, DType::float32, rank.device)); });
   }));
+}
+
+// A count on which one pair disagrees ends the call of every rank.
+TEST(Failures, OfCountsThatDisagreeNameBothRanks) {
+  std::atomic<int> told{0};
+  EXPECT_TRUE(fails_with<CommError>(
+      {"all_to_all", "rank 2 sends float32[1, 4] to rank 0, which expects float32[2, 4]", "exchange_counts"}, [&] {
+        launch({.ranks = 3, .timeout = 5}, [&](Rank& rank) {
+          RowCounts receive_rows(3, 1);
+          receive_rows[2] += rank.index == 0 ? 1 : 0;
+          try {
+            rank.comm.all_to_all(Tensor::zeros({3, 4}, DType::float32, rank.device), RowCounts(3, 1), receive_rows);
+          } catch (const CommError&) {
+            ++told;
+            throw;
+          }
+        });
+      }));
+  EXPECT_EQ(told, 3);
 }
 
 // Two ranks that send first and receive then: on an engine without buffers that hangs, so here it is an error.

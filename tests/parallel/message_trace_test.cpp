@@ -120,6 +120,14 @@ TEST(MessageTrace, ShowsTheLinksThatCollectivesTake) {
   EXPECT_EQ(links_of([](Rank& rank, Tensor& tensor) { rank.comm.broadcast(tensor, 1); }),
             (std::map<std::string, Names>{
                 {"link 1 -> 2", broadcast}, {"link 1 -> 3", broadcast}, {"link 2 -> 0", broadcast}}));
+  // Ranks 0 and 2 exchange rows; the others have none.
+  const Names all_to_all{"all_to_all"};
+  EXPECT_EQ(links_of([](Rank& rank, Tensor& tensor) {
+              RowCounts rows(4);
+              rows[static_cast<std::size_t>(rank.index % 2 == 0 ? 2 - rank.index : rank.index)] = tensor.size(0);
+              rank.comm.all_to_all(tensor, rows, rows);
+            }),
+            (std::map<std::string, Names>{{"link 0 -> 2", all_to_all}, {"link 2 -> 0", all_to_all}}));
   EXPECT_TRUE(links_of([](Rank& rank, Tensor&) { rank.comm.barrier(); }).empty());
 }
 
@@ -135,6 +143,7 @@ TEST(MessageTrace, ShowsTheBytesOfCollectives) {
       rank.comm.broadcast(tensor, 0);
       rank.comm.all_gather(tensor);
       rank.comm.reduce_scatter(tensor);
+      rank.comm.all_to_all(tensor, RowCounts(kRanks, 6), RowCounts(kRanks, 6));
     }
     Trace::detach();
   });
@@ -147,10 +156,16 @@ TEST(MessageTrace, ShowsTheBytesOfCollectives) {
       (event["cat"] == "link" ? links : spans)[event["name"]].insert(event["args"]["bytes"].get<int>());
     }
   }
-  EXPECT_EQ(spans,
-            (BytesByName{{"all_gather", {96}}, {"all_reduce", {96}}, {"broadcast", {96}}, {"reduce_scatter", {96}}}));
-  EXPECT_EQ(links,
-            (BytesByName{{"all_gather", {288}}, {"all_reduce", {144}}, {"broadcast", {96}}, {"reduce_scatter", {72}}}));
+  EXPECT_EQ(spans, (BytesByName{{"all_gather", {96}},
+                                {"all_reduce", {96}},
+                                {"all_to_all", {96}},
+                                {"broadcast", {96}},
+                                {"reduce_scatter", {96}}}));
+  EXPECT_EQ(links, (BytesByName{{"all_gather", {288}},
+                                {"all_reduce", {144}},
+                                {"all_to_all", {24}},
+                                {"broadcast", {96}},
+                                {"reduce_scatter", {72}}}));
 }
 
 // Its jobs are on a track of their own, beside the rank's.

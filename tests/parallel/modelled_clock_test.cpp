@@ -161,7 +161,27 @@ TEST(ModelledClock, CollectivesTakeWhatTheirAlgorithmsTake) {
                        rank.comm.all_gather_into(tensor, tensor.narrow(rank.index * part, part));
                      }));
       expect_seconds(ring_reduce_scatter_seconds(link, 3, bytes), 1, [&] { return rank.comm.reduce_scatter(tensor); });
+      const RowCounts thirds(3, count / 3);
+      expect_seconds(2 * link.seconds(bytes / 3), 1, [&] { return rank.comm.all_to_all(tensor, thirds, thirds); });
     }
+  });
+}
+
+// A rank to which all others send much is busy for longer than they are, and they wait for it in the next collective.
+TEST(ModelledClock, AnAllToAllTakesEachRankAsLongAsItsOwnMessages) {
+  STAGECOACH_NEEDS_RANKS(3);
+  const Link link{.latency = 1, .bytes_per_second = 4};
+  launch(modelled_world(3, link), [&](Rank& rank) {
+    RowCounts send_rows(3, 1);
+    RowCounts receive_rows(3, rank.index == 0 ? 100 : 1);
+    send_rows[0] = 100;
+    const Tensor rows = Tensor::zeros({102}, DType::float32, rank.device);
+    rank.comm.barrier();
+    const double start = rank.comm.clock().now();
+    rank.comm.all_to_all(rows, send_rows, receive_rows);
+    EXPECT_NEAR(rank.comm.clock().now() - start, rank.index == 0 ? 2 * 101 : 101 + 2, 1e-9);
+    rank.comm.barrier();
+    EXPECT_NEAR(rank.comm.clock().now() - start, 2 * 101 + tree_broadcast_seconds(link, 3, 0), 1e-9);
   });
 }
 

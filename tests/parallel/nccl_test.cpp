@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -58,6 +59,12 @@ std::vector<Tensor> results_of(Rank& rank) {
   Tensor whole = Tensor::empty({rank.world, 777}, part.dtype(), rank.device);
   rank.comm.all_gather_into(whole, part);
   keep(whole);
+  RowCounts counts;  // rows for each rank, and from it
+  for (int r = 0; r < rank.world; ++r) {
+    counts.push_back((rank.index + r) % 3);
+  }
+  const std::int64_t rows = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  keep(rank.comm.all_to_all(made_by_rank(rank.index, {rows, 9}, rank.device), counts, counts));
   rank.comm.barrier();
   return results;
 }

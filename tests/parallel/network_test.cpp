@@ -64,6 +64,19 @@ TEST(Network, DividesTheCardAmongTheRanksThatCrossAtOnce) {
   EXPECT_EQ(network.among_any({{4, 5, 6}, {1, 3, 9}}, on_three_nodes), slow_for(2));
 }
 
+// Of the seven steps of eight ranks on two nodes, the one to the fourth next rank sends most through the cards.
+TEST(Network, TakesAllStepsOfAnAllToAllInTurn) {
+  const Network network(kFast, kSlow, 4);
+  double seconds = 0;
+  for (const int crossing : {1, 2, 3, 4, 3, 2, 1}) {
+    seconds += slow_for(crossing).seconds(160);
+  }
+  EXPECT_DOUBLE_EQ(network.all_to_all_seconds(kEight, {kEight}, std::vector<double>(7, 160)), seconds);
+  EXPECT_DOUBLE_EQ(network.all_to_all_seconds({0, 1, 2}, {{0, 1, 2}, {4, 5, 6}}, {10, 30}),
+                   kFast.seconds(10) + kFast.seconds(30));
+  EXPECT_EQ(network.all_to_all_seconds({3}, {{3}}, {}), 0);
+}
+
 // Both ends of a link must agree on it, whichever of them is the first to use it.
 TEST(Network, HasTheSameLinkInBothDirections) {
   const Network network(kFast, kSlow, 3);

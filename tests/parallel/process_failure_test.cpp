@@ -1,7 +1,11 @@
 // What ranks that are processes say when one of them fails. Each test is run by mpirun on its own, in two processes:
 // MPI cannot continue after a failure (tests/parallel/CMakeLists.txt).
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/launch/launch.h"
@@ -21,6 +25,20 @@ class ProcessFailure : public ::testing::Test {
     }
   }
   static bool is_rank(int rank) { return launch_environment()->rank == rank; }
+  /// Rank 0 sends `sent` rows in an all-to-all in which rank 1 expects `expected`.
+  static void expect_other_counts_end_both(std::int64_t sent, std::int64_t expected) {
+    const auto body = [&](Rank& rank) {
+      const bool sends = rank.index == 0;
+      const Tensor rows = Tensor::zeros({sends ? sent : 0}, DType::float32, rank.device);
+      rank.comm.all_to_all(rows, {0, rows.size(0)}, {sends ? 0 : expected, 0});
+      rank.comm.barrier();
+    };
+    const auto run = [&] { launch(test::world_of(2), body); };
+    const std::string why =
+        fmt::format("rank 0 sends float32[{}] to rank 1, which expects float32[{}]", sent, expected);
+    EXPECT_TRUE(is_rank(1) ? fails_with<CommError>({"rank 1: all_to_all", why.c_str()}, run)
+                           : fails_with<CommError>({"rank 0", "stopped because rank 1 has failed", why.c_str()}, run));
+  }
 };
 
 TEST_F(ProcessFailure, AMessageOfAnotherTypeNamesBoth) {
@@ -72,6 +90,10 @@ TEST_F(ProcessFailure, OfTensorsOfAllNamesBothShapes) {
   EXPECT_TRUE(is_rank(0) ? fails_with<CommError>({"float32[2] here and float32[3] on rank 1"}, run)
                          : fails_with<CommError>({"float32[3] here and float32[2] on rank 0"}, run));
 }
+
+TEST_F(ProcessFailure, OfTooFewRowsNamesBothRanks) { expect_other_counts_end_both(1, 100'000); }
+
+TEST_F(ProcessFailure, OfTooManyRowsNamesBothRanks) { expect_other_counts_end_both(100'100, 100'000); }
 
 TEST_F(ProcessFailure, ThatIsThrownIsToldToTheOther) {
   const auto body = [](Rank& rank) {

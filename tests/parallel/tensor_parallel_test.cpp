@@ -17,6 +17,7 @@
 #include "nn/models.h"
 #include "parallel/launch/launch.h"
 #include "parallel/tensor_parallel/class_parallel_loss.h"
+#include "parallel/tensor_parallel/conjugate.h"
 #include "parallel/tensor_parallel/sliced_layers.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
 #include "tests/parallel/training_record.h"
@@ -313,6 +314,30 @@ TEST(TensorParallelTraffic, IsThatOfTheFormula) {
                        all_reduces + gathers + gradients + head);
     });
   }
+}
+
+// Rank r sends s + 1 rows to rank s, each with the number 10 r + s; the gradient of a row comes back from where it
+// went.
+TEST(ExchangedRows, HaveTheirGradientsSentBack) {
+  constexpr int kRanks = 3;
+  launch({.ranks = kRanks}, [](Rank& rank) {
+    const RowCounts send_rows{1, 2, 3};
+    const RowCounts receive_rows(kRanks, rank.index + 1);
+    std::vector<double> numbers;
+    for (int to = 0; to < kRanks; ++to) {
+      numbers.insert(numbers.end(), static_cast<std::size_t>(to) + 1, 10 * rank.index + to);
+    }
+    const Tensor x = Tensor::from(numbers, {6, 1}, rank.device).set_requires_grad(true);
+    const Tensor y = exchange_rows(x, send_rows, receive_rows, {kRanks, rank.index, &rank.comm});
+    std::vector<double> received;
+    for (int from = 0; from < kRanks; ++from) {
+      received.insert(received.end(), static_cast<std::size_t>(rank.index) + 1, 10 * from + rank.index);
+    }
+    EXPECT_EQ(y.to_vector<double>(), received);
+    backward(y, scale(y.detach(), 2));
+    EXPECT_TRUE(same_bytes(x.grad(), scale(x.detach(), 2)));
+  });
+  EXPECT_EQ(exchange_rows(Tensor::zeros({6, 2}), {1, 2, 3}, {4, 4, 4}, {.ranks = kRanks}).shape(), (Shape{12, 2}));
 }
 
 TEST(TensorParallelErrors, NameWhatTheRanksCannotShare) {

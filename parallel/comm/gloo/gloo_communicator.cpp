@@ -325,7 +325,7 @@ void GlooCommunicator::exchange(const char* operation, const Tensor& like, Excha
       peer.rest = post_rest(rest_slot(slot, buffer.in), buffer.in, peer.rank, context);
     }
     if (buffer.out.defined()) {
-      peer.sent = send(Kind::exchange, {operation, like}, buffer.out, peer.rank, 0, context);
+      peer.sent = send(Kind::exchange, header_of(operation, like, buffer.out), buffer.out, peer.rank, 0, context);
     }
   }
   try {
@@ -350,14 +350,7 @@ void GlooCommunicator::receive(const char* operation, const Tensor& like, const 
                                const PostedBuffer& rest, Tensor& into, int from) {
   const auto context = [&] { return error_context(operation); };
   wait(*first.buffer, context);
-  const MessageHeader expected(operation, like);
-  const MessageHeader got = header_in(*first.buffer);
-  if (got.operation != expected.operation) {
-    throw other_operation(operation, from, got.operation.data());
-  }
-  if (!got.is_of_same_type(expected)) {
-    throw other_type(operation, like, from, got.type());
-  }
+  require_same(operation, like, into, header_in(*first.buffer), from);
   if (rest.buffer != nullptr) {
     wait(*rest.buffer, context);
   } else {

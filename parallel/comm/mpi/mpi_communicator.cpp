@@ -136,30 +136,39 @@ MpiCommunicator::~MpiCommunicator() {
 void MpiCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
   const auto context = [&] { return error_context(operation); };
-  const MessageHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
+  std::vector<std::pair<int, std::size_t>> headers;  // of each sender: its rank and the index of its first request
   // Starts with the next rank, so that not all ranks send to the same rank at once.
   for (int i = 1; i < size(); ++i) {
     const int r = (rank() + i) % size();
     const MpiAddress address{comm_, r, mpi_tag(0, kExchange)};
     const auto peer = static_cast<std::size_t>(r);
     if (buffers[peer].in.defined()) {
+      headers.emplace_back(r, requests.size());
       exchange_->in[peer].start(address, buffers[peer].in, requests, context);
     }
     if (buffers[peer].out.defined()) {
-      exchange_->out[peer].start(address, header, buffers[peer].out, MPI_Isend, requests, context);
+      exchange_->out[peer].start(address, header_of(operation, like, buffers[peer].out), buffers[peer].out, MPI_Isend,
+                                 requests, context);
     }
   }
-  wait(requests, context);
-  for (int i = 1; i < size(); ++i) {
-    const int r = (rank() + i) % size();
-    const auto peer = static_cast<std::size_t>(r);
-    if (buffers[peer].in.defined()) {
-      require_same(operation, like, exchange_->in[peer].header(), r);
-      static_cast<void>(exchange_->in[peer].end());
+  try {
+    for (const auto& [from, request] : headers) {  // first: what follows a wrong header does not fit
+      wait(std::span(requests).subspan(request, 1), context);
+      const auto peer = static_cast<std::size_t>(from);
+      require_same(operation, like, buffers[peer].in, exchange_->in[peer].header(), from);
     }
-    exchange_->out[peer].end();
+    wait(requests, context);
+  } catch (...) {
+    world_.leak_until_exit(exchange_);  // MPI may still write there
+    throw;
+  }
+  for (const auto& [from, request] : headers) {
+    static_cast<void>(exchange_->in[static_cast<std::size_t>(from)].end());
+  }
+  for (MpiOutgoing& out : exchange_->out) {
+    out.end();
   }
 }
 
@@ -183,17 +192,6 @@ bool MpiCommunicator::sum_natively(Tensor& tensor) {
     throw;
   }
   return true;
-}
-
-void MpiCommunicator::require_same(const char* operation, const Tensor& like, const MessageHeader& theirs,
-                                   int from) const {
-  const MessageHeader mine(operation, like);
-  if (theirs.operation != mine.operation) {
-    throw other_operation(operation, from, theirs.operation.data());
-  }
-  if (!theirs.is_of_same_type(mine)) {
-    throw other_type(operation, like, from, theirs.type());
-  }
 }
 
 void MpiCommunicator::wait(std::span<MPI_Request> requests, const ErrorContext& context) {

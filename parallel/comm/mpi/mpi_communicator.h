@@ -44,8 +44,6 @@ class MpiCommunicator final : public ExchangeCommunicator {
   std::unique_ptr<Communicator> make_duplicate(Group copy) override;
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
   bool sum_natively(Tensor& tensor) override;
-  /// Throws CommError unless rank `from` is in the same exchange as this rank.
-  void require_same(const char* operation, const Tensor& like, const MessageHeader& theirs, int from) const;
   /// Waits until all of `requests` are done; meanwhile, if times are computed, answers senders.
   void wait(std::span<MPI_Request> requests, const ErrorContext& context);
   /// If `tensor` is long, keeps its transfer progressing while this rank computes.

@@ -181,7 +181,8 @@ void NcclCommunicator::exchange(const char* operation, const Tensor& like, Excha
   if (moves.empty()) {
     return synchronize({device(), Stream::kCompute});
   }
-  const auto context = [&] { return with_type(error_context(operation), type_of(like)); };
+  const std::string type = type_of(like.defined() ? like : moves.front().tensor);
+  const auto context = [&] { return with_type(error_context(operation), type); };
   const auto transfer = guarded([&] { return backend_->exchange(std::move(moves)); }, context);
   wait([&] { return transfer->is_done(); }, context);
 }

@@ -129,27 +129,42 @@ double ThreadCommunicator::latest_time(const char* operation, double mine) {
   return *std::max_element(times.begin(), times.end());
 }
 
-std::vector<Tensor> ThreadCommunicator::tensors_of_all(const char* operation, const Tensor& tensor) {
-  struct Shared {
-    Tensor tensor;
-    Event ready;
-  };
-  std::vector<Tensor> tensors;
+std::vector<ThreadCommunicator::Shared> ThreadCommunicator::shared_by_all(const char* operation, Shared mine) {
   // Another rank may keep what it gets for longer than this one keeps its tensor, which then must not count.
-  const Tensor mine = UncountedMemory::is_active() ? tensor.detach().clone() : tensor.detach();
-  Event ready;  // of the clone too
-  ready.record({device(), Stream::kCompute});
-  for (const Shared& shared : wait_for_all(operation, Shared{mine, ready})) {
+  mine.tensor = UncountedMemory::is_active() ? mine.tensor.detach().clone() : mine.tensor.detach();
+  mine.ready.record({device(), Stream::kCompute});  // of the clone too
+  const std::vector<Shared> all = wait_for_all(operation, mine);
+  if (device().type == DeviceType::cuda) {
+    std::for_each(all.begin(), all.end(), [&](const Shared& shared) {
+      shared.ready.wait({device(), Stream::kCompute});
+    });
+  }
+  return all;
+}
+
+std::vector<Tensor> ThreadCommunicator::tensors_of_all(const char* operation, const Tensor& tensor) {
+  std::vector<Tensor> tensors;
+  for (const Shared& shared : shared_by_all(operation, {tensor})) {
     const int r = static_cast<int>(tensors.size());
     if (shared.tensor.shape() != tensor.shape() || shared.tensor.dtype() != tensor.dtype()) {
       throw other_type(operation, tensor, r, type_of(shared.tensor));
     }
-    if (device().type == DeviceType::cuda) {
-      shared.ready.wait({device(), Stream::kCompute});
-    }
     tensors.push_back(shared.tensor);
   }
   return tensors;
+}
+
+void ThreadCommunicator::require_matching_rows(const char* operation, const std::vector<Shared>& all) const {
+  for (std::size_t from = 0; from < all.size(); ++from) {
+    for (std::size_t to = 0; to < all.size(); ++to) {
+      const Shape sent = all[from].tensor.shape().with(0, all[from].send_rows[to]);
+      const Shape expected = all[to].tensor.shape().with(0, all[to].receive_rows[from]);
+      if (sent != expected || all[from].tensor.dtype() != all[to].tensor.dtype()) {
+        throw other_rows(operation, static_cast<int>(from), type_of(sent, all[from].tensor.dtype()),
+                         static_cast<int>(to), type_of(expected, all[to].tensor.dtype()));
+      }
+    }
+  }
 }
 
 void ThreadCommunicator::end(const std::string& operation) {
@@ -226,6 +241,21 @@ Tensor ThreadCommunicator::do_reduce_scatter(const Tensor& tensor) {
   tensors.clear();  // after the end, their memory is their owners' alone
   end("reduce_scatter, ending");
   return sum.reshape(tensor.shape().with(0, tensor.size(0) / size()));
+}
+
+Tensor ThreadCommunicator::do_all_to_all(const Tensor& rows, const RowCounts& send_rows,
+                                         const RowCounts& receive_rows) {
+  std::vector<Shared> all = shared_by_all("all_to_all", {rows, send_rows, receive_rows});
+  require_matching_rows("all_to_all", all);
+  const Tensor received = received_rows(rows, receive_rows);
+  std::vector<Tensor> parts = parts_of(received, receive_rows);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const std::vector<Tensor> theirs = parts_of(all[r].tensor, all[r].send_rows);
+    parts[r].copy_from(on_device(theirs[static_cast<std::size_t>(rank())], device()));
+  }
+  all.clear();  // after the end, their memory is their owners' alone
+  end("all_to_all, ending");
+  return received;
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::make_part(Group part) {

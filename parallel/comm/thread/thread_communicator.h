@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/stream.h"
 #include "parallel/comm/group_communicator.h"
 #include "parallel/comm/thread/thread_world.h"
 
@@ -33,6 +34,7 @@ class ThreadCommunicator final : public GroupCommunicator {
   std::vector<Tensor> do_all_gather(const char* operation, const Tensor& tensor) override;
   void do_all_gather_into(Tensor& whole, const Tensor& part) override;
   Tensor do_reduce_scatter(const Tensor& tensor) override;
+  Tensor do_all_to_all(const Tensor& rows, const RowCounts& send_rows, const RowCounts& receive_rows) override;
   void do_barrier() override { end("barrier"); }
   std::unique_ptr<Communicator> make_part(Group part) override;
   std::unique_ptr<Communicator> make_duplicate(Group copy) override;
@@ -48,6 +50,17 @@ class ThreadCommunicator final : public GroupCommunicator {
   /// Does the same with the clock stopped until all ranks have arrived.
   template <class T>
   std::vector<T> wait_for_all(const std::string& operation, const T& mine);
+  /// What a rank shows the others in a collective: its tensor and, in an all-to-all, its counts.
+  struct Shared {
+    Tensor tensor;
+    RowCounts send_rows = {};
+    RowCounts receive_rows = {};
+    Event ready = {};
+  };
+  /// Returns what all ranks share, when this rank may read it.
+  std::vector<Shared> shared_by_all(const char* operation, Shared mine);
+  /// Throws CommError unless, in an all-to-all, each rank sends each other one the rows that it expects.
+  void require_matching_rows(const char* operation, const std::vector<Shared>& all) const;
   /// Returns the tensors of all ranks, after checking that their shapes and types agree.
   std::vector<Tensor> tensors_of_all(const char* operation, const Tensor& tensor);
   /// Waits until all ranks have ended their work on the tensors of others.
