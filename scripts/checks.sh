@@ -97,9 +97,9 @@ emulated_kernels() {
 # All that lets threads meet: communicators, executor, reducer, asynchronous devices, loaders. By a second compiler, and
 # with what other systems than Linux get.
 races() {
-  scripts/build.sh tsan --target test_core test_parallel test_datasets -DCMAKE_CXX_COMPILER=clang++-19 \
+  scripts/build.sh tsan --target test_core test_parallel test_sharded test_datasets -DCMAKE_CXX_COMPILER=clang++-19 \
     -DSTAGECOACH_SYSTEM=posix -DSTAGECOACH_WERROR=ON
-  sanitized races tsan --tests-regex '^test_(core|parallel|datasets)/'
+  sanitized races tsan --tests-regex '^test_(core|parallel|sharded|datasets)/'
 }
 
 # -- Steps of scripts/nightly.sh

@@ -9,9 +9,9 @@
 #include "core/autograd/backward.h"
 #include "core/base/error.h"
 #include "core/base/throw_if.h"
-#include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sharded/before_backward.h"
 #include "parallel/data_parallel/sharded/sharded_norm.h"
+#include "parallel/wrappers/sharded_choices.h"
 #include "parallel/wrappers/share_of_mean.h"
 
 namespace stagecoach {
@@ -19,26 +19,11 @@ namespace {
 
 bool has_same_values(const Tensor& a, const Tensor& b) { return a.to_vector<float>() == b.to_vector<float>(); }
 
-ShardedSettings checked(const Sequential& model, Communicator& comm, ShardedSettings settings) {
-  const int ranks = comm.size();
-  throw_if<UsageError>(settings.copies < 1 || ranks % settings.copies != 0,
-                       "ShardedDataParallel: expected copies of the weights that {} ranks can share evenly, got {}",
-                       ranks, settings.copies);
-  throw_if<UsageError>(settings.prefetch < 0, "ShardedDataParallel: expected a `prefetch` of 0 or more units, got {}",
-                       settings.prefetch);
-  throw_if<UsageError>(settings.shard == Sharded::optimizer && settings.accumulation == Accumulation::sharded,
-                       "ShardedDataParallel: Accumulation::sharded needs sharded gradients; choose Sharded::gradients "
-                       "or Sharded::parameters");
-  settings = with_units(model, std::move(settings));
-  require_same_lines(lines_of(model, settings), comm);
-  return settings;
-}
-
 }  // namespace
 
 ShardedDataParallel::ShardedDataParallel(const Sequential& model, Communicator& comm, ShardedSettings settings)
     : comm_(comm),
-      settings_(checked(model, comm, std::move(settings))),
+      settings_(checked_settings(model, comm, std::move(settings))),
       groups_(comm, settings_.copies),
       units_(make_sharded_units(model, settings_, groups_)),
       layers_(model, settings_.unit_layers, units_, groups_),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ends runs of chapters 1 to 8 at random moments, goes on with them, and compares what they have trained with the bytes
+"""Ends runs of chapters 1 to 9 at random moments, goes on with them, and compares what they have trained with the bytes
 of a run that nobody touched.
 
     tests/chapters/kills.py --bin build/release/bin [--count 200] [--seed N] [--mpirun PATH] [--chapter N]

@@ -30,15 +30,8 @@ struct ShardedUnits {
   int count() const { return static_cast<int>(units.size()); }
 };
 
-/// Returns `settings` with `unit_layers`: unless given, each layer with parameters begins a unit, and copies of tied
-/// ones count as none. No more units are prefetched than there are. Throws UsageError for units or tied parameters that
-/// do not fit `model`.
-ShardedSettings with_units(const Sequential& model, ShardedSettings settings);
-
-/// Returns one line for each parameter and setting, which must be the same on all ranks.
-std::string lines_of(const Sequential& model, const ShardedSettings& settings);
-
-/// Materializes `model`, which must have no memory, unit by unit, and keeps this rank's shards.
+/// Materializes `model`, which must have no memory, unit by unit as `unit_layers` says, and keeps this rank's
+/// shards.
 ShardedUnits make_sharded_units(const Sequential& model, const ShardedSettings& settings, const ShardGroups& groups);
 
 }  // namespace stagecoach

@@ -7,7 +7,7 @@
 
 #include "core/allocator.h"
 #include "parallel/data_parallel/sharded/before_backward.h"
-#include "parallel/data_parallel/sharded/sharded_units.h"
+#include "parallel/wrappers/sharded_choices.h"
 #include "tests/parallel/sharded/sharded_task.h"
 
 namespace stagecoach {
