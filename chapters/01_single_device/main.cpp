@@ -32,7 +32,7 @@ void train_step(const Tensor& images, const Tensor& labels, const TrainingSettin
   const double share = 1.0 / static_cast<double>(images.size(0));  // the weight of one image in the batch's mean loss
   const std::vector<Tensor> x = micro_batches(images, training.microbatches, training.sum_groups);
   const std::vector<Tensor> y = micro_batches(labels, training.microbatches, training.sum_groups);
-  GroupedGradients gradients(optimizer.parameters(), images.size(0), training.sum_groups);  // --sum-groups
+  GroupedGradients gradients(model.named_parameters(), images.size(0), training.sum_groups);  // --sum-groups
   BatchPosition position = BatchScope::current().value_or(BatchPosition{});
   for (std::size_t i = 0; i < x.size(); ++i) {
     const BatchScope scope(position);  // layers that draw random numbers (--dropout) draw them by step and sample

@@ -150,6 +150,27 @@ TEST_F(Gpt, GoesOnExactlyWithATiedHeadOnAnotherRank) {
   expect_same_weights("part", "whole");
 }
 
+// A checkpoint has the embedding and the head in the shards of two ranks, and is resumed by other ones.
+TEST_F(Gpt, TiesItsHeadWhateverIsSharded) {
+  make_text();
+  const Flags tied{"--tie-head", "--clip-norm", "0.5", "--optimizer", "adamw"};
+  train_one("four", joined(tied, {"--microbatches", "4"}));
+  train_one("two-groups", joined(tied, {"--microbatches", "4", "--sum-groups", "2"}));
+  train_same(kCh09, "copies", joined(tied, {"--mesh", "dp=2,shard=2"}), "two-groups");
+  const Flags first = joined(small_gpt_with("--epochs", "1"), tied);
+  for (const std::string shard : {"optimizer", "gradients", "parameters"}) {
+    const Flags flags{"--data", "text:text", "--out", "part", "--ranks", "4", "--shard", shard};
+    const Outcome part = run(kCh09, joined(first, flags));
+    ASSERT_EQ(part.exit_code, 0) << part.err;
+    const Outcome more = run(kCh09, {"--resume", "part", "--epochs", "2", "--shard", "parameters", "--prefetch", "2"});
+    ASSERT_EQ(more.exit_code, 0) << more.err;
+    expect_same_weights("part", "four");
+  }
+  const Flags from = joined(tied, {"--weights", "four/weights.safetensors"});
+  train_one("more", joined(from, {"--microbatches", "3"}));
+  train_same(kCh09, "more-shards", joined(from, {"--ranks", "3"}), "more");
+}
+
 // What a plan says of tied weights is what a run sends, and what its ranks hold: the copy has no optimizer's state.
 TEST_F(Gpt, PlansWhatATiedHeadCosts) {
   make_text();

@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <functional>
 #include <regex>
 
 #include "tests/chapters/pipelines.h"
@@ -12,6 +14,7 @@
 namespace stagecoach::test {
 namespace {
 
+namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
 class ShardedChapter : public ProgramTest {
@@ -121,6 +124,30 @@ TEST_F(ShardedRuns, SaveWhenTheyAreInterrupted) {
   expect_same_weights("stopped", "whole");
 }
 
+// Each file has the layers of every third unit. One that is damaged, cut off or lost makes the checkpoint before count.
+TEST_F(ShardedRuns, GoOnFromTheCheckpointBeforeOneWithADamagedShard) {
+  make_data(64, 16);
+  const Flags flags{"--optimizer", "adam", "--ranks", "3"};
+  ASSERT_EQ(train(kCh09, "whole", flags, "3").exit_code, 0);
+  const std::string shard = "part/checkpoints/epoch-3-step-0/shard_1.safetensors";
+  const std::function<void(const std::string& good)> ways[] = {
+      [&](std::string good) {
+        good[good.size() - 9] ^= 1;
+        write_bytes(folder() / shard, good);
+      },
+      [&](const std::string& good) { write_bytes(folder() / shard, good.substr(0, good.size() - 9)); },
+      [&](const std::string&) { fs::remove(folder() / shard); }};
+  for (const auto& damage : ways) {
+    fs::remove_all(folder() / "part");
+    ASSERT_EQ(train(kCh09, "part", flags, "2").exit_code, 0);
+    damage(bytes(shard));
+    const Outcome more = run(kCh09, {"--resume", "part", "--epochs", "3"});
+    ASSERT_EQ(more.exit_code, 0) << more.err;
+    EXPECT_NE(more.out.find("Skipped: cannot read '" + shard + "'"), std::string::npos) << more.out;
+    expect_same_weights("part", "whole");
+  }
+}
+
 TEST_F(ShardedRuns, BeginWithTheWeightsOfAFile) {
   make_data(64, 16);
   ASSERT_EQ(train(kCh01, "first", {}, "1").exit_code, 0);
@@ -176,6 +203,7 @@ TEST_F(ShardedChapter, RefusesWhatItCannotDo) {
     EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
   };
   refuses({"--by-hand", "--out", "run"}, "--out: with --by-hand, a rank has a part of one long parameter");
+  refuses({"--model", "gpt", "--tie-head", "--by-hand"}, "--tie-head: with --by-hand, a rank has a part");
   refuses({"--weights-except", "fc3", "--weights", "none"}, "--weights-except: this chapter does not have it yet");
   refuses({"--explain"}, "--explain: ");
   refuses({"--by-hand", "--shard", "gradients"}, "--shard: --by-hand gathers the whole model");
