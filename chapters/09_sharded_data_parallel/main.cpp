@@ -9,6 +9,7 @@
 #include "chapters/09_sharded_data_parallel/explain.h"
 #include "chapters/09_sharded_data_parallel/sharded_replica.h"
 #include "chapters/common/open.h"
+#include "chapters/common/plan.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
 #include "core/autograd/backward.h"
@@ -102,7 +103,7 @@ void train(const Settings& settings) {
   if (settings.run.explain) {
     return explain(settings, data.train, make_replica);  // plans a step, and does not train
   }
-  launch(open_world(settings.world), [&](Rank& rank) { train_rank(settings, data, rank); });
+  launch_ranks(open_world(settings.world), settings.training.inject, [&](Rank& r) { train_rank(settings, data, r); });
 }
 
 const Chapter kChapter{

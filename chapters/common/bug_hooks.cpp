@@ -126,12 +126,51 @@ class SwappedSums final : public PassingCommunicator {
   Tensor late_;
 };
 
-/// Bug::bucket_order: the thread that reduces buckets beside the backward reduces the first after the second.
-class WithSwappedBuckets final : public PassingCommunicator {
+/// Weights that are in memory are not gathered where they are: the other ranks' shards stay as they were.
+class StaleGathers final : public PassingCommunicator {
+ public:
+  explicit StaleGathers(std::unique_ptr<Communicator> comm) : PassingCommunicator(*comm), owned_(std::move(comm)) {}
+  void all_gather_into(Tensor& whole, const Tensor& part) override {
+    if (part.storage() != whole.storage()) {
+      PassingCommunicator::all_gather_into(whole, part);
+    }
+  }
+
+ private:
+  std::unique_ptr<Communicator> owned_;
+};
+
+/// Copies of the weights that are cut over groups of ranks (ShardGroups) are not summed over the groups.
+class LoneCopies final : public PassingCommunicator {
+ public:
+  explicit LoneCopies(std::unique_ptr<Communicator> comm) : PassingCommunicator(*comm), owned_(std::move(comm)) {}
+  std::unique_ptr<Communicator> split(int colour, int key) override {
+    auto ranks = PassingCommunicator::split(colour, key);
+    return ++splits_ == 2 ? std::make_unique<WithoutSums>(std::move(ranks)) : std::move(ranks);
+  }
+
+ private:
+  class WithoutSums final : public PassingCommunicator {
+   public:
+    explicit WithoutSums(std::unique_ptr<Communicator> comm) : PassingCommunicator(*comm), owned_(std::move(comm)) {}
+    void all_reduce(Tensor& /*tensor*/) override {}
+
+   private:
+    std::unique_ptr<Communicator> owned_;
+  };
+  std::unique_ptr<Communicator> owned_;
+  int splits_ = 0;  // the first gives the group, the second the ranks with the same part
+};
+
+/// The thread that communicates while the rank's own thread computes does so by a `Changed` communicator.
+/// Bug::bucket_order: it reduces the first bucket after the second. Bug::stale_weights: it gathers too little.
+/// Bug::lone_copies: it sums too little.
+template <class Changed>
+class WithCommThread final : public PassingCommunicator {
  public:
   using PassingCommunicator::PassingCommunicator;
   std::unique_ptr<Communicator> duplicate() override {
-    return std::make_unique<SwappedSums>(PassingCommunicator::duplicate());
+    return std::make_unique<Changed>(PassingCommunicator::duplicate());
   }
 };
 
@@ -228,7 +267,11 @@ std::unique_ptr<Communicator> communicator_with(Bug bug, Communicator& comm) {
     case Bug::own_seed:
       return std::make_unique<WithoutWeightBroadcasts>(comm);
     case Bug::bucket_order:
-      return comm.rank() == 1 ? std::make_unique<WithSwappedBuckets>(comm) : nullptr;
+      return comm.rank() == 1 ? std::make_unique<WithCommThread<SwappedSums>>(comm) : nullptr;
+    case Bug::stale_weights:
+      return std::make_unique<WithCommThread<StaleGathers>>(comm);
+    case Bug::lone_copies:
+      return std::make_unique<WithCommThread<LoneCopies>>(comm);
     default:
       return nullptr;
   }

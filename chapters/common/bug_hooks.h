@@ -40,7 +40,7 @@ MicroBatchLoader make_rank_loader(Settings settings, const Dataset& data, Loader
                                   MicroBatchLoader::Needs needs, std::int64_t microbatches, Shard shard);
 
 /// Returns a communicator with the bug for the calls of `comm`, which must outlive it: send_order, tag_twice, own_seed,
-/// bucket_order. Null for bugs elsewhere.
+/// bucket_order, stale_weights, lone_copies. Null for bugs elsewhere.
 std::unique_ptr<Communicator> communicator_with(Bug bug, Communicator& comm);
 
 }  // namespace stagecoach

@@ -34,6 +34,8 @@ const std::vector<BugEntry>& bug_museum() {
       {Bug::norm_twice, "norm-twice", {3, 4, 5}, "recompute moves batch norm's running statistics a second time"},
       {Bug::bucket_order, "bucket-order", {6}, "rank 1 reduces its first bucket after the second"},
       {Bug::unused_parameter, "unused-parameter", {6}, "the model has a layer that its forward does not use"},
+      {Bug::stale_weights, "stale-weights", {9}, "updated weights are not gathered: each rank sees its own shard only"},
+      {Bug::lone_copies, "lone-copies", {9}, "gradients are not summed over the copies of hybrid sharding"},
       {Bug::stale_shard, "stale-shard", {2, 3, 4, 5}, "--resume loads the last rank's shard of an older checkpoint"},
   };
   return museum;

@@ -24,6 +24,8 @@ enum class Bug {
   bucket_order,
   unused_parameter,
   stale_shard,
+  stale_weights,
+  lone_copies,
 };
 
 /// Returns the value of --inject for a bug; "" for none.

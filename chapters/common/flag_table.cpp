@@ -269,7 +269,8 @@ std::vector<Flag> run_and_output(const Chapter& chapter) {
       {"sample", whole(&Runs::sample, 0, 1 << 20), Scope::command, kAll,
        "At the end, let gpt write this many bytes of text and print them"},
       {"inject", word(&Training::inject, bugs, [=](std::size_t i) { return bug_named(bugs[i]); }), Scope::command,
-       in(1, 2, 3, 4, 5, 6), "Train with a known bug, to be found (docs/bugs.md); 'list' lists those of this chapter"},
+       in(1, 2, 3, 4, 5, 6, 9),
+       "Train with a known bug, to be found (docs/bugs.md); 'list' lists those of this chapter"},
       {"smoke", on_off(&Data::smoke), Scope::training, kAll, "A run of a few seconds on generated data"},
   };
 }

@@ -4,6 +4,7 @@
 #include "chapters/common/bugs.h"
 
 #include <cmath>
+#include <map>
 
 #include "chapters/common/chapter.h"
 #include "tests/chapters/pipelines.h"
@@ -41,10 +42,10 @@ class BugMuseum : public PipelineTest {
 };
 
 TEST_F(BugMuseum, EachChapterListsItsOwn) {
-  const std::vector<std::string> programs{kCh01, kCh02, kCh03, kCh04, kCh05, kCh06};
-  for (std::size_t i = 0; i < programs.size(); ++i) {
-    const int chapter = static_cast<int>(i) + 1;
-    const Outcome outcome = run(programs[i], {"--inject", "list"});
+  const std::map<int, std::string> programs{{1, kCh01}, {2, kCh02}, {3, kCh03}, {4, kCh04},
+                                            {5, kCh05}, {6, kCh06}, {9, kCh09}};
+  for (const auto& [chapter, program] : programs) {
+    const Outcome outcome = run(program, {"--inject", "list"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_EQ(outcome.out, bug_list(chapter));
     EXPECT_FALSE(bug_names(chapter).empty());
@@ -137,6 +138,21 @@ TEST_F(BugMuseum, BucketOrder) {
 TEST_F(BugMuseum, UnusedParameter) {
   expect_caught("unused-parameter", kCh06, {"--ranks", "2"}, 4, {"auxiliary"});
   EXPECT_EQ(train(kCh06, "found", with("unused-parameter", {"--ranks", "2", "--find-unused"})).exit_code, 0);
+}
+
+// Where weights are cut they are gathered into new memory, so that they cannot be old.
+TEST_F(BugMuseum, StaleWeights) {
+  expect_other_weights("stale-weights", kCh09, {"--ranks", "2", "--shard", "optimizer"});
+  ASSERT_EQ(train(kCh09, "cut", with("stale-weights", {"--ranks", "2"})).exit_code, 0);
+  EXPECT_TRUE(bytes("cut/weights.safetensors") == bytes("healthy/weights.safetensors"));
+}
+
+// With one copy there is nothing to forget.
+TEST_F(BugMuseum, LoneCopies) {
+  expect_other_weights("lone-copies", kCh09, {"--mesh", "dp=2,shard=2"});
+  ASSERT_EQ(train(kCh09, "one-copy", with("lone-copies", {"--mesh", "shard=4"})).exit_code, 0);
+  ASSERT_EQ(train(kCh09, "one-copy-healthy", {"--mesh", "shard=4"}).exit_code, 0);
+  EXPECT_TRUE(bytes("one-copy/weights.safetensors") == bytes("one-copy-healthy/weights.safetensors"));
 }
 
 TEST_F(BugMuseum, StaleShard) {
