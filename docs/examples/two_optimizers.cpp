@@ -1,14 +1,12 @@
 // Two models that train each other, as in a GAN: two pipes, each with its optimizer. A Run saves one model, so the
-// checkpoint is written here. Trains on one rank, on four, and on four of which a checkpoint is continued on two.
-// `two_optimizers FOLDER` writes the checkpoint there.
-#include <filesystem>
+// checkpoint is written here. Compares trainings on one rank, on four, and on four of which a checkpoint in FOLDER is
+// continued on two. `two_optimizers FOLDER RANKS` trains and saves each step; with `resume` at the end it continues.
 #include <memory>
 #include <string>
 
 #include "examples.h"
 #include "nn/layers.h"
-#include "nn/safetensors.h"
-#include "nn/weights.h"
+#include "nn/save_models.h"
 
 using namespace stagecoach;
 
@@ -31,7 +29,8 @@ struct Gan {
     generator.place({kBatch, 4});  // now there are weights and optimizers to load a checkpoint into
     critic.place({kBatch, 2});
   }
-  void train(int steps) {
+  /// Trains until `steps` are done, and saves each of them to `file`, if it is given.
+  void train(int steps, const std::string& file = "") {
     while (generator.optimizer().steps_done() < steps) {
       const std::string i = std::to_string(generator.optimizer().steps_done());
       const Tensor fake = generator.forward_for_loss(random_numbers({kBatch, 4}, "noise " + i));
@@ -44,32 +43,32 @@ struct Gan {
       critic.backward(fake.detach(), kFake);
       critic.step();
       critic.zero_grad();
+      if (!file.empty()) {
+        save_models(file, models());
+      }
     }
+  }
+  std::vector<TrainedModel> models() {
+    return {{"generator", generator.model(), generator.optimizer()}, {"critic", critic.model(), critic.optimizer()}};
   }
   Pipe generator, critic;
 };
 
-void save(const std::string& folder, Pipe& pipe) {
-  std::filesystem::create_directories(folder);
-  save_weights(folder + "/weights.safetensors", pipe.model());
-  save_tensors(folder + "/optimizer.safetensors", {pipe.optimizer().state(), {}});
-}
-
-void load(const std::string& folder, Pipe& pipe) {
-  load_weights(folder + "/weights.safetensors", pipe.model());
-  pipe.optimizer().load_state(load_tensors(folder + "/optimizer.safetensors").tensors);
-}
-
 int main(int argc, char** argv) {
-  const std::string folder = argc > 1 ? argv[1] : "runs/two_optimizers";
+  const std::string file = std::string(argc > 1 ? argv[1] : "runs/two_optimizers") + "/models.safetensors";
+  if (argc > 2) {
+    Gan gan(std::stoi(argv[2]));
+    if (argc > 3) {
+      load_models(file, gan.models());
+    }
+    gan.train(100, file);
+    return 0;
+  }
   Gan one(1), four(4), resumed(2);
   one.train(20);
-  four.train(10);
-  save(folder + "/generator", four.generator);
-  save(folder + "/critic", four.critic);
+  four.train(10, file);
   four.train(20);
-  load(folder + "/generator", resumed.generator);
-  load(folder + "/critic", resumed.critic);
+  load_models(file, resumed.models());
   resumed.train(20);
   print_comparison(
       {weights_in(one.generator.model()), weights_in(four.generator.model()), weights_in(resumed.generator.model())});
