@@ -26,7 +26,8 @@ class LossFunction {
  public:
   LossFunction() : LossFunction(loss_of_whole_logits) {}
   /// `loss(output, target)` returns a scalar [] that is computed from the output. A mean may also be one over all
-  /// elements of the output, as every sample has equally many.
+  /// elements of the output, as every sample has equally many; but not one over some of them, such as valid positions,
+  /// of which micro-batches have different numbers: docs/examples/masked_loss.cpp trains that as a sum.
   template <class Loss>
   requires std::is_invocable_r_v<Tensor, Loss, const Tensor&, const Tensor&> LossFunction(Loss loss,
                                                                                           Reduction over_samples)

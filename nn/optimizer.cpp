@@ -25,7 +25,8 @@ Tensor counter(Device device) { return Tensor::zeros({}, DType::int32, device); 
 
 }  // namespace
 
-Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters)), states_(parameters_.size()) {
+Optimizer::Optimizer(NamedTensors parameters)
+    : parameters_(std::move(parameters)), states_(parameters_.size()), decays_(parameters_.size(), true) {
   steps_done_ = counter(parameters_.empty() ? Device{} : parameters_.front().second.device());
   std::unordered_set<const void*> seen;
   std::unordered_set<std::string> names;
@@ -52,6 +53,16 @@ void Optimizer::tie(std::function<void()> sum_gradients, std::function<void()> c
   };
   sum_gradients_ = after(std::move(sum_gradients_), std::move(sum_gradients));
   copy_values_ = after(std::move(copy_values_), std::move(copy_values));
+}
+
+void Optimizer::decay_only(const std::function<bool(const std::string& name, const Tensor& parameter)>& decays) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    decays_[i] = decays(parameters_[i].first, parameters_[i].second);
+  }
+}
+
+void Optimizer::decay_weights_only() {
+  decay_only([](const std::string&, const Tensor& parameter) { return parameter.dims() >= 2; });
 }
 
 void Optimizer::step() {
@@ -85,7 +96,7 @@ void Optimizer::update_device(Device device) {
     const Tensor& parameter = parameters_[i].second;
     const Tensor grad = parameter.device() == device ? parameter.grad() : Tensor{};
     if (grad.defined()) {
-      updates.push_back({grad, parameter, states_[i], updates_[i], decays_all_ || parameter.dims() >= 2});
+      updates.push_back({grad, parameter, states_[i], updates_[i], decays_[i]});
       counters.push_back(updates_[i]);
     }
   }

@@ -67,9 +67,10 @@ class Optimizer {
   /// From now on step() begins with `sum_gradients` and ends with `copy_values`, for parameters that stay the same as
   /// others, which are not this optimizer's (nn/tied_weights.h). What several calls give runs in their order.
   void tie(std::function<void()> sum_gradients, std::function<void()> copy_values);
-  /// From now on weight decay applies to parameters of two or more dimensions only: not to biases, nor to the weights
-  /// of norms.
-  void decay_weights_only() { decays_all_ = false; }
+  /// From now on weight decay applies only to the parameters for which `decays` returns true.
+  void decay_only(const std::function<bool(const std::string& name, const Tensor& parameter)>& decays);
+  /// The same for parameters of two or more dimensions: not for biases, nor for the weights of norms.
+  void decay_weights_only();
 
  protected:
   /// Adds a zero-filled state tensor of each parameter's shape, named "<parameter>.<part>". Call it only in
@@ -94,7 +95,7 @@ class Optimizer {
   std::function<void()> copy_values_ = [] {};
   std::function<double()> clock_ = [] { return 0.0; };
   double seconds_in_steps_ = 0;
-  bool decays_all_ = true;
+  std::vector<bool> decays_;  // one per parameter
 };
 
 /// An optimizer whose kernel, a row of Kernels, takes `Settings`.

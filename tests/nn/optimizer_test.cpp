@@ -226,6 +226,29 @@ TEST_P(Optimizers, DecayWeightsOnly) {
   }
 }
 
+/// A group of one's own, by names.
+TEST_P(Optimizers, DecayOnlyWhatIsChosen) {
+  for (const OptimizerKind kind : kKinds) {
+    const auto step = [&](double decay, const std::string& decayed) {
+      NamedTensors parameters;
+      for (const char* name : {"embedding", "head"}) {
+        parameters.emplace_back(name, test::random_leaf({6}, name, DType::float64, device()));
+      }
+      const auto optimizer = make_optimizer(kind, parameters, 0.1, 0, decay);
+      optimizer->decay_only(
+          [&](const std::string& name, const Tensor& parameter) { return name == decayed && parameter.dims() == 1; });
+      for (auto& [name, parameter] : parameters) {
+        parameter.set_grad(random_tensor({6}, "gradient", DType::float64, device()));
+      }
+      optimizer->step();
+      return parameters;
+    };
+    const NamedTensors chosen = step(0.5, "head"), without = step(0, "");
+    EXPECT_TRUE(same_bytes(chosen[0].second, without[0].second)) << name_of(kind);
+    EXPECT_FALSE(same_bytes(chosen[1].second, without[1].second)) << name_of(kind);
+  }
+}
+
 TEST_P(Optimizers, SkipAParameterWithoutGradient) {
   for (const OptimizerKind kind : kKinds) {
     Tensor a = make_parameter();
