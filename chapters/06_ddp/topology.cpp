@@ -35,6 +35,7 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
     return topology;
   }
   topology.role = replica_role(*model);
+  topology.role.parts = {};  // the settings refuse other ones
   topology.role.stages = stages_text({model->size()}, contiguous_placement({topology.mesh.data}));
   return topology;
 }

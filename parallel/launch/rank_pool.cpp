@@ -45,6 +45,38 @@ void RankPool::run(const std::function<void(Rank& rank)>& body) {
   }
 }
 
+std::vector<Device> RankPool::devices() const {
+  std::vector<Device> devices;
+  for (int r = 0; r < ranks(); ++r) {
+    devices.push_back(device_of(world_, r));
+  }
+  return devices;
+}
+
+double RankPool::busy_seconds() const { return worked_ / ranks(); }
+
+std::map<std::pair<int, int>, double> RankPool::bytes_sent() {
+  std::vector<std::map<int, double>> sent(static_cast<std::size_t>(ranks()));
+  run([&](Rank& rank) { sent[static_cast<std::size_t>(rank.index)] = rank.comm.bytes_sent(); });
+  std::map<std::pair<int, int>, double> links;
+  for (int from = 0; from < ranks(); ++from) {
+    for (const auto& [to, bytes] : sent[static_cast<std::size_t>(from)]) {
+      links[{from, to}] = bytes;
+    }
+  }
+  return links;
+}
+
+std::shared_ptr<Clock> RankPool::clock() {
+  std::shared_ptr<Clock> clock;
+  run([&](Rank& rank) {
+    if (rank.index == 0) {
+      clock = rank.comm.clock().another();
+    }
+  });
+  return clock;
+}
+
 /// Throws what launch() threw, and later an Error with its text.
 void RankPool::rethrow_failure() {
   try {
@@ -69,6 +101,8 @@ void RankPool::serve(Rank& rank) {
       }
       body = body_;
     }
+    Clock& clock = rank.comm.clock();
+    const double before = clock.now() - clock.waited();
     try {
       (*body)(rank);
     } catch (...) {
@@ -77,7 +111,9 @@ void RankPool::serve(Rank& rank) {
       changed_.notify_all();
       throw;  // launch() ends the waits of the others
     }
+    const double worked = clock.now() - clock.waited() - before;
     const std::scoped_lock lock(mutex_);
+    worked_ += worked;
     ++finished_;
     changed_.notify_all();
   }

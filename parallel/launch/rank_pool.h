@@ -5,8 +5,12 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "parallel/launch/launch.h"
 
@@ -30,6 +34,15 @@ class RankPool {
   void run(const std::function<void(Rank& rank)>& body);
 
   int ranks() const { return world_.ranks; }
+  std::vector<Device> devices() const;
+
+  // What a Run measures (parallel/training/run.h).
+  /// Returns the seconds that the ranks have worked in run() so far, on average, without their waits for messages.
+  double busy_seconds() const;
+  /// Returns the bytes that the ranks have sent to each other so far, by sender and receiver.
+  std::map<std::pair<int, int>, double> bytes_sent();
+  /// Returns a clock of the same times as those of the ranks, for the calling thread.
+  std::shared_ptr<Clock> clock();
 
  private:
   void serve(Rank& rank);
@@ -41,6 +54,7 @@ class RankPool {
   const std::function<void(Rank& rank)>* body_ = nullptr;
   int runs_ = 0;                // how often run() has been called
   int finished_ = 0;            // ranks that have ended the current run
+  double worked_ = 0;           // seconds of all ranks
   bool ending_ = false;         // the destructor was called, or a rank has failed
   std::exception_ptr failure_;  // what launch() threw
   bool is_reported_ = false;    // run() has thrown it

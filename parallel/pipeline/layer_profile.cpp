@@ -150,13 +150,13 @@ std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, s
 
 }  // namespace
 
-std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
-                                         DType type) {
-  return profile_layers(model, input, device, repeats, *make_clock(ClockKind::wall, device, {}), type);
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats, DType type,
+                                         DType weights) {
+  return profile_layers(model, input, device, repeats, *make_clock(ClockKind::wall, device, {}), type, weights);
 }
 
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
-                                         Clock& clock, DType type) {
+                                         Clock& clock, DType type, DType weights) {
   STAGECOACH_CHECK(repeats >= 1, "profile: expected at least 1 repeat, got {}", repeats);
   std::vector<LayerProfile> profiles(static_cast<std::size_t>(model.size()));
   Shape shape = input;
@@ -167,10 +167,10 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
     LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
     Module& layer = *model.layer(i);
     {
-      layer.materialize(0, device, DType::float32, model.name(i) + ".");
+      layer.materialize(0, device, weights, model.name(i) + ".");
       const OnExit deallocate([&] { layer.deallocate(); });
-      profile.parameter_bytes = parameter_count(layer) * static_cast<std::int64_t>(sizeof(float));
-      const DType dtype = first ? type : DType::float32;
+      profile.parameter_bytes = parameter_count(layer) * static_cast<std::int64_t>(size_of(weights));
+      const DType dtype = first ? type : weights;
       const bool is_integer = dtype == DType::int32 || dtype == DType::uint8;
       const auto zeros = [&] { return Tensor::zeros(shape, dtype, device); };
       {

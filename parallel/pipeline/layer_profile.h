@@ -35,13 +35,14 @@ struct LayerProfile {
 /// Runs each layer of `model` on `device` for a micro-batch of shape `input` [n, …]: `repeats` times, or fewer times if
 /// that takes more than a few seconds. Times are medians by `clock`, which belongs to the calling thread. On the device
 /// `meta`, with a modelled clock, nothing is computed, and any model fits. Layers are materialized one at a time and
-/// run on made-up inputs; that of the model is of type `type`, and if that is an integer, all zeros. Throws Error if
-/// the model has memory already, and what a layer throws. The model has no memory afterwards, also if a layer throws.
+/// run on made-up inputs; that of the model is of type `type`, and if that is an integer, all zeros. Those of the
+/// others, and the weights, are of type `weights`. Throws Error if the model has memory already, and what a layer
+/// throws. The model has no memory afterwards, also if a layer throws.
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
-                                         Clock& clock, DType type = DType::float32);
+                                         Clock& clock, DType type = DType::float32, DType weights = DType::float32);
 /// The same by a wall clock.
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5,
-                                         DType type = DType::float32);
+                                         DType type = DType::float32, DType weights = DType::float32);
 
 /// Converts a profile to bytes, [layers, n] uint8, for sending, and back.
 Tensor to_bytes(const std::vector<LayerProfile>& layers);

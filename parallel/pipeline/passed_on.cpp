@@ -5,8 +5,9 @@
 
 namespace stagecoach {
 
-void require_passed_on(int stage, Sequential& layers, const Tensor& x, const Tensor& output, const Shape& expected) {
-  if (output.dtype() == DType::float32 && output.shape() == expected) {
+void require_passed_on(int stage, Sequential& layers, const Tensor& x, const Tensor& output, const Shape& expected,
+                       DType type) {
+  if (output.dtype() == type && output.shape() == expected) {
     return;
   }
   const NoGrad no_grad;
@@ -21,9 +22,9 @@ void require_passed_on(int stage, Sequential& layers, const Tensor& x, const Ten
     y = next;
   }
   throw Error(fmt::format(
-      "pipeline: expected stage {} to pass on float32{}, got {}; split the model after a layer whose output "
-      "is float32 with one row per sample",
-      stage, to_string(expected), describe(output)));
+      "pipeline: expected stage {} to pass on {}{}, got {}; split the model after a layer whose output is {} with one "
+      "row per sample",
+      stage, name_of(type), to_string(expected), describe(output), name_of(type)));
 }
 
 }  // namespace stagecoach

@@ -15,11 +15,13 @@
 
 namespace stagecoach {
 
-Pipeline::Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm)
+Pipeline::Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm,
+                   DType type)
     : stages_(std::move(stages)),
       entering_(std::move(entering)),
       placement_(std::move(placement)),
       comm_(comm),
+      type_(type),
       log_(comm, placement_.stage_count()) {
   STAGECOACH_CHECK(entering_.size() == placement_.stage_to_rank.size(),
                    "pipeline: expected one input shape per stage, got {} for {} stages", entering_.size(),
@@ -122,7 +124,7 @@ void Pipeline::forward(const Action& action) {
     const Tensor x = is_first ? data_.input(microbatch) : take(number, microbatch, Direction::forward);
     if (!is_last(number)) {
       const Tensor output = stage.forward(microbatch, x, wants_gradient);
-      require_passed_on(number, stage.layers(), x, output, shape_entering(number + 1, microbatch));
+      require_passed_on(number, stage.layers(), x, output, shape_entering(number + 1, microbatch), type_);
       give(output, number + 1, microbatch, Direction::forward);
       return;
     }
@@ -206,8 +208,7 @@ void Pipeline::receive(const Action& action) {
   // A gradient has the shape of its activation, which is the input of the next stage.
   const int entered = goes_forward ? action.stage : action.stage + 1;
   const int from = placement_.rank_of(send_of(action).stage, action.microbatch);
-  receives_.emplace(label,
-                    comm_.receive_async(shape_entering(entered, action.microbatch), DType::float32, from, label));
+  receives_.emplace(label, comm_.receive_async(shape_entering(entered, action.microbatch), type_, from, label));
 }
 
 /// Returns the shape of the input of stage `number`.
@@ -247,7 +248,7 @@ Tensor Pipeline::gradient_for(int number, int microbatch) {
   if (last.defined() && last_share == share) {
     return last;
   }
-  Tensor gradient = Tensor::full({}, share, DType::float32, comm_.device());
+  Tensor gradient = Tensor::full({}, share, type_, comm_.device());
   if (comm_.device().type == DeviceType::cuda) {
     loss_gradient_ = {share, gradient};
   }

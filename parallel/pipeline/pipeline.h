@@ -57,7 +57,9 @@ class Pipeline {
  public:
   /// `stages` are the stages of this rank, by number. `entering` is the input shape of each stage of the whole pipeline
   /// for one sample, [1, …] (see shapes_entering in split.h). `placement` says which ranks of `comm` run which stage.
-  Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm);
+  /// `type` is that of the weights, and so of all messages and of the loss.
+  Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm,
+           DType type = DType::float32);
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
@@ -113,6 +115,7 @@ class Pipeline {
   std::vector<Shape> entering_;
   Placement placement_;
   Communicator& comm_;
+  DType type_;
   ActionLog log_;
   StepData data_;  // of the current run, as are the members below
   Hooks hooks_;

@@ -2,6 +2,7 @@
 /// @file
 /// What a rank has of a training: how programs tell a Run (parallel/training/run.h) who saves what.
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,16 @@ class ShardedModel {
   virtual void take_layers(const WholeLayers& mine, Optimizer& optimizer, const std::string& what) = 0;
 };
 
+class RankPool;
+
+/// The parts of a batch whose gradients are added, and of a layer whose sums are: they decide how sums are rounded.
+struct BatchParts {
+  int replicas = 0;      ///< the ranks, or pipelines, that share each batch; 0: all ranks
+  int microbatches = 1;  ///< of each of them
+  int slices = 1;        ///< of a cut layer
+  bool operator==(const BatchParts&) const = default;
+};
+
 /// The part of the training that one rank has.
 struct RankRole {
   LayerRanks layers = {};   ///< which rank holds which layer (the first of its replicas). Empty: all on one rank
@@ -40,6 +51,10 @@ struct RankRole {
   std::string profile = {};              ///< the text of profile.json; empty: it is not written
   Communicator* tensor_group = nullptr;  ///< the ranks that hold the slices of these layers; null: they are whole
   ShardedModel* sharded = nullptr;       ///< what has shards of all layers; null: this rank has its own
+  double ideal_idle = 0;  ///< the share of a step in which the ranks wait, if all stages take equally long
+  std::optional<BatchParts> parts = {};  ///< empty: not known, so that a resumed run does not say whether they changed
+  /// The ranks of a program without launch(): then this is the role of the calling thread, and a Run measures theirs.
+  std::shared_ptr<RankPool> pool = {};
 };
 
 }  // namespace stagecoach

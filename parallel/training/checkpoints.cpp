@@ -164,6 +164,9 @@ void Checkpoints::commit(const Progress& progress, const std::set<int>& ranks) c
   if (data_) {
     manifest.metadata["data"] = to_json(*data_);
   }
+  if (parts_) {
+    manifest.metadata["parts"] = to_text(*parts_);
+  }
   manifest.metadata["ranks"] = fmt::format("{}", fmt::join(ranks, ","));
   save_tensors((checkpoint / kManifest).string(), manifest);
 
@@ -207,6 +210,9 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
   Found found{.progress = from_metadata(manifest.metadata, path)};
   if (const auto data = manifest.metadata.find("data"); data != manifest.metadata.end()) {
     found.data = fingerprint_from_json(data->second, path.string());
+  }
+  if (const auto parts = manifest.metadata.find("parts"); parts != manifest.metadata.end()) {
+    found.parts = parts_from_text(parts->second, path.string());
   }
   throw_if<DataError>(std::vector{found.progress.epoch, found.progress.step} != number_of(checkpoint),
                       "{}: contains epoch {}, step {}, which contradicts the name of its folder", path.string(),

@@ -36,9 +36,10 @@ struct Progress {
 class Checkpoints {
  public:
   /// `training` has the settings of the training as text (RunOptions::training). Only checkpoints of the same training
-  /// are accepted (trains_alike). The manifest of a new checkpoint also has the fingerprint of `data`.
-  Checkpoints(std::filesystem::path folder, std::string training, std::optional<Fingerprint> data = {})
-      : folder_(std::move(folder)), training_(std::move(training)), data_(std::move(data)) {}
+  /// are accepted (trains_alike). The manifest of a new checkpoint also has the fingerprint of `data`, and `parts`.
+  Checkpoints(std::filesystem::path folder, std::string training, std::optional<Fingerprint> data = {},
+              std::optional<BatchParts> parts = {})
+      : folder_(std::move(folder)), training_(std::move(training)), data_(std::move(data)), parts_(parts) {}
 
   /// Removes the temporary files that killed programs left. Throws DataError if that fails.
   void remove_abandoned() const;
@@ -59,6 +60,7 @@ class Checkpoints {
     StateContents contents = {};            ///< of the whole model
     TrainingState state = {};               ///< the requested tensors
     std::optional<Fingerprint> data = {};   ///< of its training; empty if an older version wrote it
+    std::optional<BatchParts> parts = {};   ///< of its batches; empty if they were not known
     std::vector<std::string> skipped = {};  ///< the reasons why newer checkpoints were not used
   };
   using RequireData = std::function<void(const std::optional<Fingerprint>& saved)>;
@@ -80,6 +82,7 @@ class Checkpoints {
   std::filesystem::path folder_;
   std::string training_;
   std::optional<Fingerprint> data_;
+  std::optional<BatchParts> parts_;
 };
 
 }  // namespace stagecoach

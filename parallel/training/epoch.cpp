@@ -72,6 +72,7 @@ void Epoch::finish_training() {
   run_.stop_.restart();
   bar_.reset();
   run_.trace_.finish(run_.folder_, run_.keep_alive_, run_.predictor_);
+  prediction_.ideal_idle = run_.role_.ideal_idle;
   if (run_.predictor_.time) {
     prediction_ = run_.predictor_.time(steps_);
     const int ranks = run_.comm_.size();  // which met in the barrier above

@@ -38,13 +38,13 @@ void Prediction::add_wait(double seconds) {
 }
 
 std::string epoch_line(const EpochResult& r) {
-  const auto part = [](const char* name, const std::optional<double>& accuracy) {
-    return accuracy ? fmt::format(", {}: {:.2f}", name, *accuracy) : "";
+  const auto part = [](const char* name, const std::optional<double>& value) {
+    return value ? fmt::format(", {}: {:.2f}", name, *value) : "";
   };
+  const std::string test = r.test_accuracy ? part("test acc", r.test_accuracy) : part("test loss", r.test_loss);
   return fmt::format("Epoch: {}, Loss: {:.2f}{}, time cost: {:.2f}s{}, {:.0f} img/s, idle {:.1f}% (ideal {:.1f}%){}",
-                     r.epoch, r.loss, part("acc", r.accuracy), r.seconds, part("test acc", r.test_accuracy),
-                     r.images_per_second, 100 * r.idle, 100 * r.prediction.ideal_idle,
-                     r.clock == "wall" ? "" : ", " + r.clock);
+                     r.epoch, r.loss, part("acc", r.accuracy), r.seconds, test, r.images_per_second, 100 * r.idle,
+                     100 * r.prediction.ideal_idle, r.clock == "wall" ? "" : ", " + r.clock);
 }
 
 std::string epoch_json(const EpochResult& r) {
@@ -56,6 +56,7 @@ std::string epoch_json(const EpochResult& r) {
   };
   add("acc", r.accuracy);
   add("test_acc", r.test_accuracy);
+  add("test_loss", r.test_loss);
   json["seconds"] = r.seconds;
   json["clock"] = r.clock;
   json["images_per_second"] = r.images_per_second;

@@ -44,6 +44,7 @@ struct EpochResult {
   double loss = 0;                           ///< mean over the training images, each at the time of its forward
   std::optional<double> accuracy = {};       ///< likewise, 0 … 1; empty for a loss without labels
   std::optional<double> test_accuracy = {};  ///< empty without a test, too
+  std::optional<double> test_loss = {};      ///< mean over the test's images; empty if the test added no losses
   double seconds = 0;                        ///< of training, without the test
   std::string clock = "wall";
   double images_per_second = 0;
@@ -56,8 +57,8 @@ struct EpochResult {
 };
 
 /// Returns "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)",
-/// without the accuracies that there are not; with another clock than the wall clock it ends with its name, as in ",
-/// modelled".
+/// without the accuracies that there are not, and with "test loss: 2.01" for a test that has losses alone; with another
+/// clock than the wall clock it ends with its name, as in ", modelled".
 std::string epoch_line(const EpochResult& result);
 /// Returns the object for metrics.jsonl as one line, without a newline.
 std::string epoch_json(const EpochResult& result);

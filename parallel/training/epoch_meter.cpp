@@ -30,9 +30,11 @@ std::optional<double> busy_seconds(Device device) {
 
 }  // namespace
 
-EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices, std::int64_t labels_per_sample)
+EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices, std::int64_t labels_per_sample,
+                       std::shared_ptr<RankPool> pool)
     : comm_(comm),
       labels_per_sample_(static_cast<double>(labels_per_sample)),
+      pool_(std::move(pool)),
       progress_(start_of(1, static_cast<std::size_t>(comm.size()) * devices.size())),
       train_sums_(comm.device()),
       test_sums_(comm.device()) {
@@ -44,8 +46,8 @@ EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices, s
 void EpochMeter::time_updates_of(Optimizer& optimizer) {
   const Device device = devices_.front().device;
   // Where calls are queued, they return before their work is done; but modelled streams know at once how long it takes.
-  const bool is_queued = has_queues() ? ModelledStreams::of(device) == nullptr
-                                      : device.type == DeviceType::cuda && comm_.clock().kind() == ClockKind::wall;
+  const bool is_queued = has_others_work() ? ModelledStreams::of(device) == nullptr
+                                           : device.type == DeviceType::cuda && comm_.clock().kind() == ClockKind::wall;
   if (!is_queued) {
     optimizer_ = &optimizer;
     optimizer.time_with([self = std::weak_ptr(self_)] {
@@ -55,11 +57,16 @@ void EpochMeter::time_updates_of(Optimizer& optimizer) {
   }
 }
 
-bool EpochMeter::has_queues() const { return busy_seconds(devices_.front().device).has_value(); }
+bool EpochMeter::has_others_work() const {
+  return pool_ != nullptr || busy_seconds(devices_.front().device).has_value();
+}
 
 double EpochMeter::idle_seconds() const {
-  if (!has_queues()) {
+  if (!has_others_work()) {
     return comm_.clock().waited();
+  }
+  if (pool_ != nullptr) {
+    return comm_.clock().now() - pool_->busy_seconds();
   }
   double busy = 0;
   for (const Watched& watched : devices_) {
@@ -111,7 +118,7 @@ void EpochMeter::add_time() {
 
 void EpochMeter::add_load(double worked, double seconds, double modelled_seconds) {
   load_waited_ += modelled_seconds;
-  if (has_queues()) {  // they are idle meanwhile anyway
+  if (has_others_work()) {  // who are idle meanwhile anyway
     return;
   }
   const bool is_wall = comm_.clock().kind() == ClockKind::wall;  // which counts a wait as work
@@ -126,6 +133,9 @@ void EpochMeter::add_step(std::int64_t images) {
 }
 
 EpochMeter::Traffic EpochMeter::traffic() const {
+  if (pool_ != nullptr) {
+    return pool_->bytes_sent();
+  }
   Traffic sent;
   for (const auto& [receiver, bytes] : comm_.bytes_sent()) {
     sent[{comm_.rank(), receiver}] = bytes;
@@ -156,6 +166,7 @@ void EpochMeter::read_sums() {
 void EpochMeter::start_test() {
   test_sums_.loss.fill(0);
   test_sums_.correct.fill(0);
+  test_sums_.has_losses = false;
   test_images_ = 0;
 }
 
@@ -164,11 +175,14 @@ void EpochMeter::combine_ranks() {
   measured_.updating = optimizer_ == nullptr ? 0 : optimizer_->seconds_in_steps() - updates_mark_;
   const auto all = comm_.sum_numbers({progress_.loss_sum, static_cast<double>(progress_.correct), progress_.waited,
                                       test_sums_.correct.item(), seconds, progress_.rank_seconds, measured_.updating,
-                                      measured_.loading, measured_.waiting_for_data});
+                                      measured_.loading, measured_.waiting_for_data, test_sums_.loss.item(),
+                                      test_sums_.has_losses ? 1.0 : 0.0});
   progress_.loss_sum = all[0];
   progress_.correct = static_cast<std::int64_t>(all[1]);
   progress_.waited = all[2];
   test_accuracy_ = accuracy_of(all[3], test_images_);
+  test_loss_ =
+      all[10] > 0 && test_images_ > 0 ? std::optional(all[9] / static_cast<double>(test_images_)) : std::nullopt;
   progress_.seconds = all[4];
   progress_.rank_seconds = all[5];
   measured_ = {.updating = all[6], .loading = all[7], .waiting_for_data = all[8]};
@@ -192,7 +206,8 @@ std::optional<double> EpochMeter::accuracy_of(double correct, std::int64_t image
 
 void EpochMeter::find_links() {
   const auto steps = static_cast<double>(std::max<std::int64_t>(progress_.step - first_step_, 1));
-  const int places = devices_.size() > 1 ? devices_.back().device.index + 1 : comm_.size();
+  const int ranks = pool_ == nullptr ? comm_.size() : pool_->ranks();
+  const int places = pool_ == nullptr && devices_.size() > 1 ? devices_.back().device.index + 1 : ranks;
   std::vector<double> sums(static_cast<std::size_t>(places) * static_cast<std::size_t>(places));
   for (const auto& [link, bytes] : sent_) {
     sums[static_cast<std::size_t>(link.first * places + link.second)] = bytes;
@@ -233,6 +248,7 @@ EpochResult EpochMeter::finish_epoch(Prediction prediction) {
           .loss = done.loss_sum / images,
           .accuracy = accuracy_of(static_cast<double>(done.correct), done.seen),
           .test_accuracy = test_accuracy_,
+          .test_loss = test_loss_,
           .seconds = done.seconds,
           .clock = to_string(comm_.clock().kind()),
           .images_per_second = images / done.seconds,

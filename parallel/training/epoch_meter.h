@@ -13,6 +13,7 @@
 #include "core/tensor.h"
 #include "nn/optimizer.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/launch/rank_pool.h"
 #include "parallel/training/checkpoints.h"
 #include "parallel/training/epoch_log.h"
 
@@ -26,22 +27,29 @@ struct EpochSums {
   /// Adds a micro-batch: the sum of its losses [], and the number of labels [n, …] for which the logits
   /// [n, …, classes] are highest.
   void add(const Tensor& loss_sum, const Tensor& logits, const Tensor& labels) {
+    has_losses = true;
     accumulate(loss_sum, loss);
     count_correct(logits, labels, correct);
   }
   /// Adds losses for which there are no labels to count, such as those of a regression (RunOptions::labels).
-  void add_loss(double loss_sum) { accumulate(Tensor::full({}, loss_sum, DType::float32, loss.device()), loss); }
+  void add_loss(double loss_sum) {
+    has_losses = true;
+    accumulate(Tensor::full({}, loss_sum, DType::float32, loss.device()), loss);
+  }
 
-  Tensor loss;     ///< [] float64, summed over the images seen
-  Tensor correct;  ///< [] int32, how many of their labels were predicted
+  Tensor loss;              ///< [] float64, summed over the images seen
+  Tensor correct;           ///< [] int32, how many of their labels were predicted
+  bool has_losses = false;  ///< whether one was added: a test may count correct predictions only
 };
 
 class EpochMeter {
  public:
   /// `comm` has all ranks of the world. Measures the memory of `devices`, on which this rank works; if they are
   /// asynchronous, the rank is idle when they are, on average. Must be constructed before the model, since memory that
-  /// was allocated earlier does not count.
-  EpochMeter(Communicator& comm, const std::vector<Device>& devices, std::int64_t labels_per_sample = 1);
+  /// was allocated earlier does not count. With a pool, its ranks work on the devices, and what they do and send
+  /// counts.
+  EpochMeter(Communicator& comm, const std::vector<Device>& devices, std::int64_t labels_per_sample = 1,
+             std::shared_ptr<RankPool> pool = nullptr);
   ~EpochMeter() = default;
   EpochMeter(const EpochMeter&) = delete;
   EpochMeter& operator=(const EpochMeter&) = delete;
@@ -92,7 +100,8 @@ class EpochMeter {
   std::optional<double> accuracy_of(double correct, std::int64_t images) const;
   /// Returns the time in which the rank, or its devices, had nothing to do, since an arbitrary moment.
   double idle_seconds() const;
-  bool has_queues() const;
+  /// Returns whether others work for this rank: asynchronous devices, or the ranks of a pool.
+  bool has_others_work() const;
   /// Returns the parts of a step; called after combine_ranks(). Empty if not all of the epoch was measured.
   NamedNumbers parts_of_step(const Progress& done, const Prediction& prediction) const;
 
@@ -102,17 +111,19 @@ class EpochMeter {
   };
   Communicator& comm_;
   double labels_per_sample_;
+  std::shared_ptr<RankPool> pool_;  // may be null
   std::vector<Watched> devices_;
   Progress progress_;
   EpochSums train_sums_;
   EpochSums test_sums_;
   std::int64_t test_images_ = 0;
   std::optional<double> test_accuracy_;  // over all ranks
-  double time_mark_ = 0;                 // time up to here is in progress_.seconds
-  double idle_mark_ = 0;                 // idle time up to here is in progress_.waited
-  double load_waited_ = 0;               // modelled, in this epoch
-  Optimizer* optimizer_ = nullptr;       // whose updates are timed
-  double updates_mark_ = 0;              // seconds of its updates before this epoch
+  std::optional<double> test_loss_;
+  double time_mark_ = 0;            // time up to here is in progress_.seconds
+  double idle_mark_ = 0;            // idle time up to here is in progress_.waited
+  double load_waited_ = 0;          // modelled, in this epoch
+  Optimizer* optimizer_ = nullptr;  // whose updates are timed
+  double updates_mark_ = 0;         // seconds of its updates before this epoch
   std::shared_ptr<const EpochMeter> self_{this,
                                           [](const EpochMeter*) {}};  // known to the optimizer, if it lives longer
   MeasuredTimes measured_;                                            // of this epoch; then of all ranks

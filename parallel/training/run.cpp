@@ -11,7 +11,7 @@
 #include "core/base/throw_if.h"
 #include "core/cuda_backend.h"
 #include "parallel/comm/communicator_controls.h"
-#include "parallel/launch/launch.h"
+#include "parallel/launch/rank_pool.h"
 #include "parallel/training/same_training.h"
 #include "parallel/training/summary.h"
 #include "parallel/training/sums_over_ranks.h"
@@ -21,25 +21,33 @@ namespace stagecoach {
 
 namespace {
 
-bool ranks_share_cores(const RunOptions& options, Communicator& comm) {
+/// Returns the devices of the wrapper's ranks.
+std::vector<Device> devices_of(const RankRole& role) {
+  throw_if<UsageError>(role.pool == nullptr,
+                       "Run: expected the role of a Pipe or a DataParallel, got one of a rank; give its communicator, "
+                       "too, as in Run(options, rank.comm, role)");
+  return role.pool->devices();
+}
+
+bool ranks_share_cores(const RunOptions& options, Communicator& comm, int ranks) {
   return !options.has_processes() && comm.device().type == DeviceType::cpu && comm.clock().kind() == ClockKind::wall &&
-         static_cast<std::size_t>(comm.size()) > system::usable_cores().size();
+         static_cast<std::size_t>(ranks) > system::usable_cores().size();
 }
 
 /// Returns the options' header, and what there is to say of the stages (see stages_text) and of the ranks' devices.
-std::string header_text(const RunOptions& options, Communicator& comm, const std::string& stages) {
+std::string header_text(const RunOptions& options, Communicator& comm, const RankRole& role) {
   std::string text = options.header;
-  if (!stages.empty()) {
-    text += fmt::format("  {:<13} {}\n", "stages", stages);
+  if (!role.stages.empty()) {
+    text += fmt::format("  {:<13} {}\n", "stages", role.stages);
   }
   if (comm.device().type == DeviceType::cuda) {
     text += fmt::format("  {:<13} {}\n", "gpu", cuda::description(comm.device()));
   }
-  if (ranks_share_cores(options, comm)) {
-    text += fmt::format(
-        "note: {} ranks share {} cores, so wall-clock times include waiting for a core; clock `virtual_time` excludes "
-        "it\n",
-        comm.size(), system::usable_cores().size());
+  const int ranks = role.pool == nullptr ? comm.size() : role.pool->ranks();
+  if (ranks_share_cores(options, comm, ranks)) {
+    text +=
+        fmt::format("note: {} ranks share {} cores, so wall-clock times include waiting for a core{}\n", ranks,
+                    system::usable_cores().size(), role.pool == nullptr ? "; clock `virtual_time` excludes it" : "");
   }
   return text;
 }
@@ -47,15 +55,19 @@ std::string header_text(const RunOptions& options, Communicator& comm, const std
 }  // namespace
 
 Run::Run(const RunOptions& options, Device device)
-    : Run(options, self_communicator(device, options.clock, options.device_model), {device}) {}
+    : Run(options, self_communicator(device, options.clock, options.device_model), {}, {device}) {}
 
 Run::Run(const RunOptions& options, const std::vector<Device>& devices)
-    : Run(options, self_communicator(devices.back(), options.clock, options.device_model), devices) {
+    : Run(options, self_communicator(devices.back(), options.clock, options.device_model), {}, devices) {
   summary_place_ = "device";
 }
 
-Run::Run(const RunOptions& options, std::unique_ptr<Communicator> self_comm, const std::vector<Device>& devices)
-    : Run(options, *self_comm, {}, devices) {
+Run::Run(const RunOptions& options, const RankRole& role)
+    : Run(options, self_communicator(devices_of(role).back()), role, devices_of(role)) {}
+
+Run::Run(const RunOptions& options, std::unique_ptr<Communicator> self_comm, const RankRole& role,
+         const std::vector<Device>& devices)
+    : Run(options, *self_comm, role, devices) {
   self_comm_ = std::move(self_comm);
 }
 
@@ -68,10 +80,10 @@ Run::Run(const RunOptions& options, Communicator& comm, const RankRole& role, co
       role_(role),
       owner_of_layers_(role.replica_of.value_or(comm.rank())),
       folder_(options, comm.rank()),
-      meter_(comm, devices, options.labels),
+      meter_(comm, devices, options.labels, role.pool),
       stop_(comm),
       keep_alive_(comm, options.timeout),
-      trace_(comm, devices, options_) {
+      trace_(comm, devices, options_, role.pool) {
   if (prints() || options.has_processes()) {
     catch_interrupts();  // launchers send signals to all processes; rank 0 decides for all
   }
@@ -79,7 +91,7 @@ Run::Run(const RunOptions& options, Communicator& comm, const RankRole& role, co
     std::signal(SIGPIPE, SIG_IGN);  // when nobody reads standard output any more (`| head -1`), the training continues
   }
   if (prints()) {
-    const std::string header = header_text(options, comm, role.stages);
+    const std::string header = header_text(options, comm, role);
     if (!header.empty()) {
       options.print(header);
     }
@@ -113,6 +125,10 @@ void Run::set_up_checkpoints(const TrainTest& data, Module& model, Optimizer& op
   }
   folder_.lock();
   folder_.set_data(data);
+  if (role_.parts && role_.parts->replicas == 0) {
+    role_.parts->replicas = comm_.size();
+  }
+  folder_.set_parts(role_.parts);
   // Threads share the data. Where times are computed they make the same calls as processes, to start at the same time.
   if (options_.has_processes() || comm_.clock().kind() != ClockKind::wall) {
     require_data_of_rank_zero(data);
@@ -196,6 +212,7 @@ Checkpoints::Found Run::newest_checkpoint() const {
     options_.print_line("Skipped: " + printable(reason));
   }
   print_notes(data_notes(found.data, *folder_.data()));
+  print_notes(parts_notes(found.parts, role_.parts));
   comm_.sum_numbers({static_cast<double>(found.progress.epoch), static_cast<double>(found.progress.step)});
   return found;
 }

@@ -47,6 +47,9 @@ class Run {
   Run(const RunOptions& options, Device device);
   /// For a single program on several devices, which sums losses and correct predictions on the last one.
   Run(const RunOptions& options, const std::vector<Device>& devices);
+  /// For a single program with a wrapper whose ranks do the work: Pipe::role(), DataParallel::role(). It measures and
+  /// traces them. The sums of losses and correct predictions are on the device of the last one.
+  Run(const RunOptions& options, const RankRole& role);
   Run(const RunOptions& options, Communicator& comm, const RankRole& role);
   ~Run();
   Run(const Run&) = delete;
@@ -71,7 +74,8 @@ class Run {
 
  private:
   friend class Epoch;
-  Run(const RunOptions& options, std::unique_ptr<Communicator> self_comm, const std::vector<Device>& devices);
+  Run(const RunOptions& options, std::unique_ptr<Communicator> self_comm, const RankRole& role,
+      const std::vector<Device>& devices);
   Run(const RunOptions& options, Communicator& comm, const RankRole& role, const std::vector<Device>& devices);
   bool prints() const { return comm_.rank() == 0; }
   Epoch* next_epoch();

@@ -105,7 +105,9 @@ RunFolder::RunFolder(const RunOptions& options, int rank) : options_(options), r
 
 Checkpoints RunFolder::resumed() const { return {resumed_ / run_files::kCheckpoints, options_.training}; }
 
-Checkpoints RunFolder::checkpoints() const { return {folder_ / run_files::kCheckpoints, options_.training, data_}; }
+Checkpoints RunFolder::checkpoints() const {
+  return {folder_ / run_files::kCheckpoints, options_.training, data_, parts_};
+}
 
 void RunFolder::lock() {
   if (is_writer()) {

@@ -35,6 +35,8 @@ class RunFolder {
   void lock();
   /// Sets the data of the training. The fingerprint is in each checkpoint that this rank commits.
   void set_data(const TrainTest& data);
+  /// Sets the parts of a batch. Each checkpoint that this rank commits has them, too.
+  void set_parts(const std::optional<BatchParts>& parts) { parts_ = parts; }
   /// Returns the fingerprint of the data, if this rank commits checkpoints or chooses the one to resume.
   const std::optional<Fingerprint>& data() const { return data_; }
   /// Begins to write to the locked folder: removes incomplete files that killed programs left, moves the files of an
@@ -72,6 +74,7 @@ class RunFolder {
   std::filesystem::path resumed_;
   FolderLock lock_;
   std::optional<Fingerprint> data_;
+  std::optional<BatchParts> parts_;
   std::string metrics_;  // all lines so far: the file is always rewritten whole, so that it is never incomplete
 };
 

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/base/parse.h"
 #include "core/base/parse_json.h"
+#include "core/base/phrases.h"
 #include "core/base/throw_if.h"
 
 namespace stagecoach {
@@ -33,6 +35,15 @@ Fingerprint::Part part_from(const Json& json) {
   }
   return part;
 }
+
+/// Returns "4 replicas with 1 micro-batch each".
+std::string described(const BatchParts& parts) {
+  return fmt::format("{} with {}{}", counted(parts.replicas, "replica"), counted(parts.microbatches, "micro-batch"),
+                     parts.replicas > 1 ? " each" : "");
+}
+
+/// Returns whether the gradients of all parts of a batch are added one after the other, by a replica or over replicas.
+bool is_one_sum(const BatchParts& parts) { return parts.replicas == 1 || parts.microbatches == 1; }
 
 }  // namespace
 
@@ -63,6 +74,41 @@ Fingerprint fingerprint_from_json(const std::string& text, const std::string& wh
   } catch (const Json::exception&) {
     throw DataError(where + ": the record of the data is damaged");
   }
+}
+
+std::string to_text(const BatchParts& parts) {
+  return fmt::format("{} x {} x {}", parts.replicas, parts.microbatches, parts.slices);
+}
+
+BatchParts parts_from_text(const std::string& text, const std::string& where) {
+  const auto numbers = numbers_in(text, "# x # x #");
+  throw_if<DataError>(!numbers, "{}: the record of the parts of a batch is damaged", where);
+  return {static_cast<int>(numbers->at(0)), static_cast<int>(numbers->at(1)), static_cast<int>(numbers->at(2))};
+}
+
+std::vector<std::string> parts_notes(const std::optional<BatchParts>& saved, const std::optional<BatchParts>& now) {
+  if (!saved || !now || *saved == *now) {
+    return {};
+  }
+  if (saved->slices != now->slices) {
+    return {
+        fmt::format("layers are cut into {}, before into {}, so sums are rounded differently, and the weights end with "
+                    "other bytes than those of an undisturbed run",
+                    counted(now->slices, "slice"), counted(saved->slices, "slice"))};
+  }
+  const int count = saved->replicas * saved->microbatches;
+  if (is_one_sum(*saved) && is_one_sum(*now) && count == now->replicas * now->microbatches) {
+    return {
+        fmt::format("a batch has the {} parts that it had ({}, before {}), so the weights end with the same bytes, "
+                    "unless there is batch norm",
+                    count, described(*now), described(*saved))};
+  }
+  const BatchParts other = saved->replicas == 1 ? BatchParts{count, 1} : BatchParts{1, count};
+  return {fmt::format(
+      "a batch has other parts ({}, before {}), whose gradients are added in another order, so the "
+      "weights end with other bytes than those of an undisturbed run; to keep them, resume with the same "
+      "numbers{}",
+      described(*now), described(*saved), is_one_sum(*saved) && count > 1 ? ", or " + described(other) : "")};
 }
 
 void require_same_data(const std::optional<Fingerprint>& saved, const Fingerprint& now, const RunOptions& options) {

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "datasets/fingerprint.h"
+#include "parallel/pipeline/rank_role.h"
 #include "parallel/training/run_options.h"
 
 namespace stagecoach {
@@ -20,6 +21,14 @@ bool trains_alike(const std::string& saved, const std::string& now);
 std::string to_json(const Fingerprint& data);
 /// Parses to_json's text. Throws DataError, which names `where`, if it is damaged.
 Fingerprint fingerprint_from_json(const std::string& text, const std::string& where);
+
+/// Returns the parts of a batch as text, and back, for the same manifest.
+std::string to_text(const BatchParts& parts);
+BatchParts parts_from_text(const std::string& text, const std::string& where);
+
+/// Returns what a user should know when a run continues with `now`: whether the weights end with other bytes, because
+/// gradients are added in other parts. Empty if the parts are the same, or not known.
+std::vector<std::string> parts_notes(const std::optional<BatchParts>& saved, const std::optional<BatchParts>& now);
 
 /// Thrown for data other than those of the checkpoint. An older checkpoint would not help.
 class OtherData : public DataError {

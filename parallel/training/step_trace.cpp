@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/uncounted_memory.h"
@@ -51,19 +53,46 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
 
 }  // namespace
 
-StepTrace::StepTrace(Communicator& comm, const std::vector<Device>& devices, const RunOptions& options)
-    : comm_(comm), options_(options) {
+StepTrace::StepTrace(Communicator& comm, const std::vector<Device>& devices, const RunOptions& options,
+                     std::shared_ptr<RankPool> pool)
+    : comm_(comm), options_(options), pool_(std::move(pool)) {
   if (options.profile) {
     trace_->wait_for(comm.device());
   }
-  if (comm.size() > 1 || comm.clock().kind() != ClockKind::wall) {
-    trace_->attach(comm.rank(), [&clock = comm.clock()] { return clock.now(); });
+  attach();
+  for (const Device& device : devices) {
+    const int rank = pool_ == nullptr ? comm.rank() : static_cast<int>(&device - devices.data());
+    trace_->count_memory(
+        "memory of " + (pool_ != nullptr || devices.size() == 1 ? fmt::format("rank {}", rank) : to_string(device)),
+        device);
+  }
+}
+
+StepTrace::~StepTrace() {
+  if (trace_ != nullptr) {
+    detach();
+  }
+}
+
+void StepTrace::attach() {
+  if (pool_ != nullptr) {
+    pool_->run([&](Rank& rank) { trace_->attach(rank.index, [&clock = rank.comm.clock()] { return clock.now(); }); });
+    trace_->attach(0, [clock = pool_->clock()] { return clock->now(); });
+  } else if (comm_.size() > 1 || comm_.clock().kind() != ClockKind::wall) {
+    trace_->attach(comm_.rank(), [&clock = comm_.clock()] { return clock.now(); });
   } else {
     trace_->attach(0);
   }
-  for (const Device device : devices) {
-    trace_->count_memory("memory of " + (devices.size() == 1 ? fmt::format("rank {}", comm.rank()) : to_string(device)),
-                         device);
+}
+
+void StepTrace::detach() {
+  Trace::detach();
+  if (pool_ != nullptr) {
+    try {
+      pool_->run([](Rank&) { Trace::detach(); });
+    } catch (const std::exception&) {
+      // The ranks have ended after an error, which was reported.
+    }
   }
 }
 
@@ -78,11 +107,13 @@ void StepTrace::add_step() {
     return;
   }
   const double now = trace_->now();
-  trace_->add(step_span(step_, comm_.rank(), now));
+  for (int rank = comm_.rank(); rank < comm_.rank() + (pool_ == nullptr ? 1 : pool_->ranks()); ++rank) {
+    trace_->add(step_span(step_, rank, now));
+  }
   step_.start = now;
   ++step_.number;
   if (++steps_ == kSteps) {
-    Trace::detach();
+    detach();
   }
 }
 
@@ -90,7 +121,7 @@ void StepTrace::finish(RunFolder& folder, KeepAlive& keep_alive, const Predictor
   if (trace_ == nullptr) {
     return;
   }
-  Trace::detach();
+  detach();
   const UncountedMemory uncounted;  // the text's messages are no part of what training needs
   const std::string json =
       gather_trace(comm_, *trace_, first_, predictor.timeline ? predictor.timeline() : std::nullopt);

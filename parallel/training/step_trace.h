@@ -9,6 +9,7 @@
 #include "core/trace.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/keep_alive.h"
+#include "parallel/launch/rank_pool.h"
 #include "parallel/pipeline/run_trace.h"
 #include "parallel/training/predictor.h"
 #include "parallel/training/run_folder.h"
@@ -20,9 +21,11 @@ class StepTrace {
  public:
   static constexpr std::int64_t kSteps = 100;  ///< of the first epoch of this run
   /// Starts recording the calling thread, and how much memory tensors on `devices` use. With `options.profile`, each
-  /// span waits until the device's work has ended. `options` must outlive this object.
-  StepTrace(Communicator& comm, const std::vector<Device>& devices, const RunOptions& options);
-  ~StepTrace() { Trace::detach(); }
+  /// span waits until the device's work has ended. With a pool, its ranks are recorded, and the calling thread on the
+  /// track of rank 0, which waits while that thread works. `options` must outlive this object.
+  StepTrace(Communicator& comm, const std::vector<Device>& devices, const RunOptions& options,
+            std::shared_ptr<RankPool> pool = nullptr);
+  ~StepTrace();
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
@@ -35,8 +38,12 @@ class StepTrace {
   void finish(RunFolder& folder, KeepAlive& keep_alive, const Predictor& predictor);
 
  private:
+  void attach();
+  void detach();
+
   Communicator& comm_;
   const RunOptions& options_;
+  std::shared_ptr<RankPool> pool_;                            // may be null
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // null once it is written
   std::int64_t steps_ = 0;
   TracedStep first_;  // of the traced steps, and the one in progress

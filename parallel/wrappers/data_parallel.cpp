@@ -17,7 +17,11 @@
 namespace stagecoach {
 
 DataParallel::DataParallel(const std::function<std::shared_ptr<Module>()>& make_model, DataParallelSettings settings)
-    : loss_(settings.loss), ranks_({.ranks = settings.ranks, .device = settings.device, .timeout = settings.timeout}) {
+    : loss_(settings.loss),
+      type_(settings.type),
+      ranks_(std::make_shared<RankPool>(
+          World{.ranks = settings.ranks, .device = settings.device, .timeout = settings.timeout})) {
+  require_type_of_weights("DataParallel", type_);
   static_cast<void>(settings.optimizer({}));  // throws for wrong settings before a rank runs
   for (int r = 0; r < settings.ranks; ++r) {
     std::shared_ptr<Module> model = make_model();
@@ -28,9 +32,9 @@ DataParallel::DataParallel(const std::function<std::shared_ptr<Module>()>& make_
                          "model inside the function");
     models_.push_back(std::move(model));
   }
-  ranks_.run([&](Rank& rank) {
+  ranks_->run([&](Rank& rank) {
     Module& model = *models_[static_cast<std::size_t>(rank.index)];
-    model.materialize(settings.seed, rank.device);
+    model.materialize(settings.seed, rank.device, type_);
     if (rank.index == 0) {
       optimizer_ = settings.optimizer(model.named_parameters());
     }
@@ -38,13 +42,13 @@ DataParallel::DataParallel(const std::function<std::shared_ptr<Module>()>& make_
 }
 
 double DataParallel::train_step(const Tensor& x, const Tensor& target) {
-  require_batch("DataParallel", x, target, loss_);
+  require_batch("DataParallel", x, target, loss_, type_);
   copy_requires_grad();
   const LossFunction loss_function = loss_.value_or(LossFunction());
   const std::int64_t batch = x.size(0);
   const std::int64_t step = optimizer_->steps_done();
   double loss_sum = 0;
-  ranks_.run([&](Rank& rank) {
+  ranks_->run([&](Rank& rank) {
     Module& model = *models_[static_cast<std::size_t>(rank.index)];
     model.train(true);
     broadcast_tensors(model.named_parameters(), rank.comm);  // rank 0 has updated them since the last batch
@@ -57,7 +61,7 @@ double DataParallel::train_step(const Tensor& x, const Tensor& target) {
       };
       const Tensor loss = loss_function(model.forward(of_rank(x)), of_rank(target));
       const double weight = loss_function.weight(share.count);
-      backward(loss, Tensor::full({}, weight / static_cast<double>(batch), DType::float32, rank.device));
+      backward(loss, Tensor::full({}, weight / static_cast<double>(batch), type_, rank.device));
       loss_of_share = loss.item() * weight;
     }
     reduce_gradients(rank);
@@ -114,9 +118,9 @@ void DataParallel::reduce_gradients(Rank& rank) {
 }
 
 Tensor DataParallel::forward(const Tensor& x) {
-  require_input("DataParallel", x);
+  require_input("DataParallel", x, type_);
   Tensor output;
-  ranks_.run([&](Rank& rank) {
+  ranks_->run([&](Rank& rank) {
     if (rank.index == 0) {
       const NoGrad no_grad;
       models_[0]->train(false);

@@ -12,6 +12,7 @@
 #include "nn/make_optimizer.h"
 #include "nn/module.h"
 #include "parallel/launch/rank_pool.h"
+#include "parallel/pipeline/rank_role.h"
 
 namespace stagecoach {
 
@@ -19,7 +20,8 @@ struct DataParallelSettings {
   int ranks = 2;
   std::optional<LossFunction> loss = {};  ///< empty: the cross-entropy of logits [N, C] and labels int32 [N]
   MakeOptimizer optimizer = sgd();
-  std::uint64_t seed = 1;  ///< of the initial weights
+  std::uint64_t seed = 1;       ///< of the initial weights
+  DType type = DType::float32;  ///< of the weights, and of inputs that are no integers: or float64
   DeviceType device = DeviceType::cpu;
   double timeout = 30;  ///< seconds that a rank waits for another before the call fails
 };
@@ -54,6 +56,9 @@ class DataParallel {
   /// Returns the optimizer of that model. With both, parallel/training saves and resumes a training.
   Optimizer& optimizer() { return *optimizer_; }
 
+  /// Returns what a Run (parallel/training/run.h) measures and prints of the ranks.
+  RankRole role() const { return {.parts = BatchParts{ranks_->ranks()}, .pool = ranks_}; }
+
   /// Sets the learning rate from the next step on. Throws UsageError for a rate that the optimizer refuses.
   void set_learning_rate(double rate) { optimizer_->set_learning_rate(rate); }
   double learning_rate() const { return optimizer_->learning_rate(); }
@@ -64,8 +69,9 @@ class DataParallel {
 
   std::vector<std::shared_ptr<Module>> models_;  // one per rank
   std::optional<LossFunction> loss_;
+  DType type_;
   std::unique_ptr<Optimizer> optimizer_;  // of rank 0's model
-  RankPool ranks_;                        // destroyed first: its threads work on the models
+  std::shared_ptr<RankPool> ranks_;       // destroyed first: its threads work on the models
 };
 
 }  // namespace stagecoach

@@ -83,6 +83,7 @@ MeshPipe::MeshPipe(Communicator& world, const MeshSizes& sizes, const MakeModel&
       model_(require_layers("MeshPipe", make_model_of_rank(make_model, mesh_.tensor()))),
       schedule_(with_reductions(schedule_of(settings_, model_->size()))),
       split_(settings_.split.empty() ? split_by_layers(model_->size(), schedule_.stage_count()) : settings_.split) {
+  require_type_of_weights("MeshPipe", settings_.type);
   if (!settings_.tied.empty()) {
     require_tied(settings_.tied, make_model, mesh_.tensor());
   }
@@ -107,7 +108,7 @@ void MeshPipe::place(const PipeInput& example) {
   std::map<int, Stage> running;
   static_cast<void>(model_->output_shape(sample_));  // throws before anything is allocated
   const auto stages = skipping_stages(*model_, split_, sample_);
-  layers_->materialize(settings_.seed, world_.device());
+  layers_->materialize(settings_.seed, world_.device(), settings_.type);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     entering.push_back(std::exchange(shape, stages[s]->output_shape(shape)));
     if (stages_.contains(static_cast<int>(s))) {
@@ -118,7 +119,8 @@ void MeshPipe::place(const PipeInput& example) {
   const NamedTensors mine = layers_->named_parameters();
   optimizer_ = settings_.optimizer(without_copies(mine, settings_.tied));
   tie_pairs(*optimizer_, mine, settings_.tied, mesh_.pipeline());
-  pipeline_ = std::make_unique<Pipeline>(std::move(running), std::move(entering), schedule_, mesh_.pipeline());
+  pipeline_ =
+      std::make_unique<Pipeline>(std::move(running), std::move(entering), schedule_, mesh_.pipeline(), settings_.type);
 }
 
 Optimizer& MeshPipe::optimizer() {
@@ -128,7 +130,10 @@ Optimizer& MeshPipe::optimizer() {
 }
 
 RankRole MeshPipe::role() {
-  RankRole role{.stages = stages_text(split_, schedule_), .loss_rank = schedule_.stage_to_rank.back()};
+  RankRole role{.stages = stages_text(split_, schedule_),
+                .loss_rank = schedule_.stage_to_rank.back(),
+                .ideal_idle = ideal_idle(schedule_, settings_),
+                .parts = BatchParts{sizes_.data, schedule_.microbatches, sizes_.tensor}};
   for (int stage = 0; stage < schedule_.stage_count(); ++stage) {
     for (int i = 0; i < split_[static_cast<std::size_t>(stage)]; ++i) {
       role.layers.emplace_back(model_->name(static_cast<int>(role.layers.size())),
@@ -147,7 +152,7 @@ void MeshPipe::average(int stage) {
 
 /// Runs `schedule` on this replica's share of a batch, within NoGrad in evaluation mode. Returns the sum of the losses.
 double MeshPipe::run(const Schedule& schedule, const PipeInput& input, const Tensor& target, Tensor* correct) {
-  require_batch("MeshPipe", input.x, target, settings_.loss);
+  require_batch("MeshPipe", input.x, target, settings_.loss, settings_.type);
   if (correct != nullptr) {
     require_countable(target, *correct, world_.device());
   }

@@ -49,7 +49,8 @@ class MeshPipe {
 
   /// Gives this rank's layers memory, for inputs of this shape [N, …] and type. The first batch calls it. Throws as
   /// Pipe::place does.
-  void place(const Shape& inputs, DType type = DType::float32);
+  void place(const Shape& inputs, DType type);
+  void place(const Shape& inputs) { place(inputs, settings_.type); }
   /// The same for a model with more inputs. Only the shapes and types of `example` count.
   void place(const PipeInput& example);
 

@@ -36,8 +36,8 @@ Split measured_split(Sequential& model, const PipeInput& example, std::int64_t s
   }
   const NamedValues values(std::move(zeros));
   const BatchScope scope(BatchPosition{});  // for layers that draw random numbers
-  const auto profile =
-      profile_layers(model, example.x.shape().with(0, measured), Device{settings.device}, 5, example.x.dtype());
+  const auto profile = profile_layers(model, example.x.shape().with(0, measured), Device{settings.device}, 5,
+                                      example.x.dtype(), settings.type);
   return fastest_split(profile, schedule, recompute_of(settings));
 } catch (const Error& error) {
   throw Error(fmt::format(
@@ -55,17 +55,15 @@ Pipe::Pipe(std::shared_ptr<Sequential> model, PipeSettings settings)
       learning_rate_(settings_.optimizer({})->learning_rate()),  // throws for wrong settings before a rank runs
       schedule_(schedule_of(settings_, model_->size())),
       ranks_(std::make_shared<RankPool>(world_of(settings_, schedule_.rank_count()))) {
+  require_type_of_weights("Pipe", settings_.type);
   if (!settings_.split.empty()) {
     static_cast<void>(stagecoach::stages_of(*model_, settings_.split));  // throws for another number of layers
   }
 }
 
-std::vector<Device> Pipe::devices() const {
-  std::vector<Device> devices;
-  for (int r = 0; r < ranks_->ranks(); ++r) {
-    devices.push_back(device_of(world_of(settings_, ranks_->ranks()), r));
-  }
-  return devices;
+RankRole Pipe::role() const {
+  return {
+      .ideal_idle = ideal_idle(schedule_, settings_), .parts = BatchParts{1, schedule_.microbatches}, .pool = ranks_};
 }
 
 std::map<int, std::shared_ptr<Sequential>> Pipe::stages_of_rank(int rank) const {
@@ -92,7 +90,7 @@ void Pipe::place(const PipeInput& example) {
   stages_ = skipping_stages(*model_, split_, sample);
   ranks_->run([&](Rank& rank) {
     for (const auto& [number, stage] : stages_of_rank(rank.index)) {
-      stage->materialize(settings_.seed, rank.device);
+      stage->materialize(settings_.seed, rank.device, settings_.type);
     }
   });
   const TiedWeights tied(model_->named_parameters(), settings_.tied);
@@ -128,7 +126,7 @@ std::unique_ptr<Pipeline> Pipe::make_pipeline(Rank& rank) const {
   for (const auto& [number, layers] : stages_of_rank(rank.index)) {
     stages.emplace(number, Stage(layers, recompute_of(settings_), loss_));
   }
-  return std::make_unique<Pipeline>(std::move(stages), shapes_, schedule_, rank.comm);
+  return std::make_unique<Pipeline>(std::move(stages), shapes_, schedule_, rank.comm, settings_.type);
 }
 
 /// Begins a batch. In training, layers that draw random numbers get the number of steps that are done, so that a
@@ -171,7 +169,7 @@ PipeBatch::Parts Pipe::parts_of(const PipeInput& input) const {
 }
 
 double Pipe::backward(const PipeInput& input, const Tensor& target, Tensor* output) {
-  require_batch("Pipe", input.x, target, settings_.loss);
+  require_batch("Pipe", input.x, target, settings_.loss, settings_.type);
   const auto batch = begin(input, true);
   const NoGrad no_grad;  // of this thread: the micro-batches are views without history
   const std::vector<std::int64_t>& samples = batch->samples();
@@ -224,7 +222,7 @@ Tensor Pipe::run_forwards(PipeBatch& batch, const PipeInput& input) const {
 }
 
 Tensor Pipe::forward_for_loss(const PipeInput& input) {
-  require_input("Pipe", input.x);
+  require_input("Pipe", input.x, settings_.type);
   throw_if<UsageError>(!grad_enabled(),
                        "Pipe: forward_for_loss was called within NoGrad, where its output has no backward; call "
                        "forward, or leave the scope");
@@ -235,7 +233,7 @@ Tensor Pipe::forward_for_loss(const PipeInput& input) {
 }
 
 Tensor Pipe::forward(const PipeInput& input) {
-  require_input("Pipe", input.x);
+  require_input("Pipe", input.x, settings_.type);
   return run_forwards(*begin(input, false), input).to(Device{});
 }
 

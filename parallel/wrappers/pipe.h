@@ -17,6 +17,7 @@
 #include "nn/tied_weights.h"
 #include "parallel/launch/rank_pool.h"
 #include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/rank_role.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/wrappers/pipe_batch.h"
@@ -26,7 +27,7 @@ namespace stagecoach {
 /// The input of a model, and what its layers find by name besides (nn/named_values.h): tensors with a row per sample.
 struct PipeInput {
   PipeInput(Tensor input, NamedTensors more = {}) : x(std::move(input)), values(std::move(more)) {}
-  Tensor x;             ///< [N, …], float32 or what the first layer takes, on any device
+  Tensor x;             ///< [N, …], of PipeSettings::type or what the first layer takes, on any device
   NamedTensors values;  ///< each [N, …], of any type, on any device; they get no gradient
 };
 
@@ -44,6 +45,7 @@ struct PipeSettings {
   TiedWeights::Names tied = {};           ///< parameters that are the same, such as those of the first and last layer
   bool recompute = false;                 ///< activation checkpointing
   std::uint64_t seed = 1;                 ///< of the initial weights
+  DType type = DType::float32;            ///< of the weights, and of inputs that are no integers: or float64
   DeviceType device = DeviceType::cpu;
   double timeout = 30;  ///< seconds that a rank waits for another before the call fails
 };
@@ -82,7 +84,8 @@ class Pipe {
   /// initialises each stage on its rank. The first batch calls it. Call it before to load weights that the first step
   /// trains further. Throws Error, naming the layer, for a shape that the model does not accept and for a model that
   /// has memory already, and UsageError for inputs of another shape or type than before.
-  void place(const Shape& inputs, DType type = DType::float32);
+  void place(const Shape& inputs, DType type);
+  void place(const Shape& inputs) { place(inputs, settings_.type); }
   /// The same for a model with more inputs. Only the shapes and types of `example` count.
   void place(const PipeInput& example);
 
@@ -120,8 +123,10 @@ class Pipe {
   const Split& split() const { return split_; }
   /// Returns what each rank does in a training step.
   const Schedule& schedule() const { return schedule_; }
-  /// Returns the devices of the ranks: for a Run (parallel/training/run.h).
-  std::vector<Device> devices() const;
+  /// Returns the devices of the ranks.
+  std::vector<Device> devices() const { return ranks_->devices(); }
+  /// Returns what a Run (parallel/training/run.h) measures and prints of the ranks.
+  RankRole role() const;
 
  private:
   std::unique_ptr<PipeBatch> begin(const PipeInput& input, bool trains);

@@ -9,6 +9,7 @@
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
+#include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
 
 namespace stagecoach {
@@ -70,6 +71,11 @@ Schedule schedule_of(const PipeSettings& settings, int layers) {
                        "Pipe: expected a split into {} stages, one per stage of the schedule, got {}",
                        schedule.stage_count(), settings.split.size());
   return schedule.is_lowered ? schedule : lower(schedule, {.sends_wait = schedule.sends_wait});
+}
+
+double ideal_idle(const Schedule& schedule, const PipeSettings& settings) {
+  const Costs costs = Costs::uniform(schedule.stage_count(), 1, 1, 1);
+  return simulate(schedule, settings.recompute ? with_recompute(costs) : costs).idle;
 }
 
 }  // namespace stagecoach

@@ -4,13 +4,18 @@
 
 namespace stagecoach {
 
-void require_input(const char* wrapper, const Tensor& x) {
+void require_input(const char* wrapper, const Tensor& x, DType type) {
   const bool is_batch = x.defined() && x.dims() >= 2 && x.size(0) >= 1;
   throw_if<UsageError>(
-      !is_batch || x.dtype() == DType::float64 || x.dtype() == DType::float16,
-      "{}: expected inputs float32, int32 or uint8 of two or more dimensions [N, …], with N of at least 1, "
-      "got {}; give one batch",
-      wrapper, describe(x));
+      !is_batch || (x.dtype() != type && x.dtype() != DType::int32 && x.dtype() != DType::uint8),
+      "{}: expected inputs {}, int32 or uint8 of two or more dimensions [N, …], with N of at least 1, got {}; give one "
+      "batch; for weights and inputs of float64, set `.type` of the settings to DType::float64",
+      wrapper, name_of(type), describe(x));
+}
+
+void require_type_of_weights(const char* wrapper, DType type) {
+  throw_if<UsageError>(type != DType::float32 && type != DType::float64,
+                       "{}: expected weights of type float32 or float64, got {}", wrapper, name_of(type));
 }
 
 void require_like(const char* wrapper, const Tensor& x, const Shape& sample, DType type) {
@@ -27,9 +32,9 @@ void require_value(const char* wrapper, const std::string& name, const Tensor& v
                        name, x.size(0), describe(value));
 }
 
-void require_batch(const char* wrapper, const Tensor& x, const Tensor& target,
-                   const std::optional<LossFunction>& loss) {
-  require_input(wrapper, x);
+void require_batch(const char* wrapper, const Tensor& x, const Tensor& target, const std::optional<LossFunction>& loss,
+                   DType type) {
+  require_input(wrapper, x, type);
   if (loss) {
     throw_if<UsageError>(!target.defined() || target.dims() < 1 || target.size(0) != x.size(0),
                          "{}: expected a target [{}, …], one per sample, got {}; give the targets of the same batch",

@@ -60,6 +60,17 @@ TEST(EpochLog, LeavesOutAccuraciesThatThereAreNot) {
   EXPECT_FALSE(json.contains("acc") || json.contains("test_acc"));
 }
 
+TEST(EpochLog, HasTheLossOfATest) {
+  EpochResult regression = kResult;
+  regression.accuracy.reset();
+  regression.test_loss = 2.0125;
+  EXPECT_EQ(nlohmann::json::parse(epoch_json(regression))["test_loss"], 2.0125);
+  EXPECT_EQ(epoch_line(regression).find("test loss"), std::string::npos) << "a test's accuracy says more";
+  regression.test_accuracy.reset();
+  EXPECT_EQ(epoch_line(regression),
+            "Epoch: 3, Loss: 1.97, time cost: 1.83s, test loss: 2.01, 27310 img/s, idle 21.4% (ideal 20.0%)");
+}
+
 TEST(EpochLog, EpochOfLine) {
   EXPECT_EQ(epoch_of_json(epoch_json(kResult)), 3);
   EXPECT_EQ(epoch_of_json("{\"event\":\"other\",\"epoch\":3}"), 0);

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "datasets/generated.h"
 #include "datasets/loader.h"
@@ -43,7 +44,7 @@ class EmptyBatches {
  public:
   static std::int64_t batch_count() { return kSteps; }
   static double waited() { return 0; }
-  void start_epoch(std::int64_t /*epoch*/, std::int64_t first_batch) { next_ = first_batch; }
+  void start_epoch(std::int64_t /*epoch*/, std::int64_t first_batch = 0) { next_ = first_batch; }
   std::optional<Batch> next() {
     return next_++ < kSteps ? std::optional(Batch{.inputs = {}, .targets = {}, .global_size = 1}) : std::nullopt;
   }
@@ -93,6 +94,33 @@ TEST(Run, IdleCountsTheRanksThatThereWere) {
   // In the first 8 to 10 steps 3 of 4 ranks waited, in the others nobody: 30 / (40 + 10), or less.
   EXPECT_GT(idle, 0.5);
   EXPECT_LT(idle, 0.75);
+}
+
+/// Returns the metrics of an epoch whose test adds 20 losses, or none.
+nlohmann::json tested(const std::string& out, bool has_losses) {
+  Run run({.out = out, .labels = 0}, Device{});
+  Sequential model;
+  model.add("fc", std::make_shared<Linear>(2, 2)).materialize(1);
+  Sgd optimizer(model.named_parameters());
+  run.set_up_checkpoints(generate({.train = kSteps, .test = 1}), model, optimizer);
+  EmptyBatches batches;
+  double loss = 0;
+  for (Epoch& epoch : run.epochs()) {
+    for ([[maybe_unused]] const Batch& batch : epoch.training_batches(batches)) {
+    }
+    for ([[maybe_unused]] const Batch& batch : epoch.test_batches(batches)) {
+      if (has_losses) {
+        epoch.test_sums().add_loss(++loss);
+      }
+    }
+  }
+  return nlohmann::json::parse(read_bytes(out + "/metrics.jsonl"));
+}
+
+TEST(Run, RecordsTheMeanLossOfTheTest) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(tested(folder.file("with"), true)["test_loss"], (1 + kSteps) / 2.0);
+  EXPECT_FALSE(tested(folder.file("without"), false).contains("test_loss"));
 }
 
 }  // namespace

@@ -48,5 +48,28 @@ TEST(SameTraining, ReadsWhatItWroteAndRefusesDamage) {
   }
 }
 
+TEST(SameTraining, SaysWhetherOtherPartsOfABatchChangeBytes) {
+  const auto note = [](const BatchParts& saved, const BatchParts& now) {
+    const auto notes = parts_notes(parts_from_text(to_text(saved), "here"), now);
+    return notes.empty() ? "" : notes[0];
+  };
+  const auto changes = [&](const BatchParts& saved, const BatchParts& now) {
+    return note(saved, now).find("end with other bytes") != std::string::npos;
+  };
+  EXPECT_EQ(note({4, 1}, {4, 1}), "");
+  EXPECT_EQ(note({4, 1}, {1, 4}),
+            "a batch has the 4 parts that it had (1 replica with 4 micro-batches, before 4 replicas with 1 micro-batch "
+            "each), so the weights end with the same bytes, unless there is batch norm");
+  EXPECT_EQ(note({4, 1}, {2, 1}),
+            "a batch has other parts (2 replicas with 1 micro-batch each, before 4 replicas with 1 micro-batch each), "
+            "whose gradients are added in another order, so the weights end with other bytes than those of an "
+            "undisturbed run; to keep them, resume with the same numbers, or 1 replica with 4 micro-batches");
+  EXPECT_TRUE(changes({1, 4}, {1, 8}));
+  EXPECT_TRUE(changes({2, 2}, {1, 4})) << "gradients are added within replicas first";
+  EXPECT_TRUE(changes({1, 4, 1}, {1, 4, 2})) << "layers are cut";
+  EXPECT_TRUE(parts_notes({}, BatchParts{4, 1}).empty()) << "an older version did not save them";
+  EXPECT_TRUE(fails_with<DataError>({"here: the record of the parts"}, [] { parts_from_text("4 x 1", "here"); }));
+}
+
 }  // namespace
 }  // namespace stagecoach::test
