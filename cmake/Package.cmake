@@ -32,6 +32,8 @@ install(DIRECTORY core nn datasets parallel DESTINATION ${CMAKE_INSTALL_INCLUDED
   PATTERN parallel/comm/mpi EXCLUDE
   PATTERN parallel/comm/nccl EXCLUDE
   PATTERN parallel/playground EXCLUDE)
+install(DIRECTORY docs/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/stagecoach COMPONENT development
+  PATTERN examples/CMakeLists.txt EXCLUDE)  # a part of this project
 install(EXPORT StagecoachTargets NAMESPACE Stagecoach:: DESTINATION ${config_dir} COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/StagecoachConfig.cmake.in
   ${PROJECT_BINARY_DIR}/StagecoachConfig.cmake INSTALL_DESTINATION ${config_dir})

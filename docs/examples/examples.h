@@ -1,19 +1,22 @@
 #pragma once
-// What the examples share: random data, the same training by hand on one device, and a comparison of the weights.
+// What the examples share: random data, the epochs of a run, the same training by hand on one device, and a comparison
+// of the weights.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/random.h"
+#include "datasets/loader.h"
 #include "datasets/shares.h"
 #include "nn/named_values.h"
 #include "parallel/parallel.h"
-#include "parallel/training/run_options.h"
+#include "parallel/training/run.h"
 
 namespace stagecoach {
 
@@ -39,6 +42,29 @@ inline Tensor random_tokens(const Shape& shape, std::uint32_t count, const std::
     tokens[i] = static_cast<std::int32_t>(random.below(i, count));
   }
   return Tensor::from(tokens, shape);
+}
+
+/// Trains the epochs of a run that are left. `step` trains on a batch, and returns its mean loss.
+inline void train_epochs(Run& run, const Dataset& data, std::int64_t batch_size,
+                         const std::function<double(const Batch& batch)>& step) {
+  Loader loader(data, {.batch_size = batch_size});
+  for (Epoch& epoch : run.epochs()) {
+    for (const Batch& batch : epoch.training_batches(loader)) {
+      epoch.train_sums().add_loss(step(batch) * static_cast<double>(batch.global_size));
+    }
+  }
+}
+
+/// Calls `step` with the same batches, without a run.
+inline void train_epochs_by_hand(int epochs, const Dataset& data, std::int64_t batch_size,
+                                 const std::function<void(const Batch& batch)>& step) {
+  Loader loader(data, {.batch_size = batch_size});
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    loader.start_epoch(epoch);
+    while (const auto batch = loader.next()) {
+      step(*batch);
+    }
+  }
 }
 
 /// Adds to the gradients of `model` what Pipe::backward adds, on one device: those of the mean loss of a batch.

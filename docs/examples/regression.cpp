@@ -42,7 +42,7 @@ std::shared_ptr<Sequential> make_model() {
 Weights train(const RunOptions& options, int ranks) {
   const auto model = make_model();
   Pipe pipe(model, {.chunks = kChunks, .ranks = ranks, .loss = kSquares, .optimizer = adamw({.learning_rate = 0.001})});
-  Run run(options, pipe.devices());
+  Run run(options, pipe.role());
   const TrainTest data{{random_numbers({1003, 8}, "x"), random_numbers({1003, 3}, "y")},  // the last batch is smaller
                        {random_numbers({16, 8}, "test x"), random_numbers({16, 3}, "test y")}};
   pipe.place({options.batch_size, 8});

@@ -1,6 +1,6 @@
 // Values that skip layers, and stages of a pipeline: two are kept on the way down and used on the way up, as in a
 // U-Net; the loss reads a third one, and an input. Trains on one device by hand, and on four ranks with several
-// schedules.
+// schedules. `skip FOLDER RANKS` only trains; with `resume` at the end it continues that run.
 #include <memory>
 #include <string>
 
@@ -9,7 +9,8 @@
 
 using namespace stagecoach;
 
-constexpr int kSteps = 20;
+constexpr int kEpochs = 3, kBatch = 22;
+const Dataset kData{random_numbers({139, 20}, "x"), random_numbers({139, 4}, "target")};
 
 /// Appends the columns that a Stash has kept: [N, C] to [N, C + width].
 class CatStashed final : public Unstash {
@@ -26,12 +27,11 @@ std::shared_ptr<Sequential> make_model() {
   auto model = std::make_shared<Sequential>();
   model->add("down1", std::make_shared<Linear>(16, 32)).add("relu1", std::make_shared<ReLU>());
   model->add("keep1", std::make_shared<Stash>("wide"));
-  model->add("down2", std::make_shared<Linear>(32, 16)).add("relu2", std::make_shared<ReLU>());
-  model->add("keep2", std::make_shared<Stash>("narrow"));
-  model->add("middle", std::make_shared<Linear>(16, 16)).add("relu3", std::make_shared<ReLU>());
+  model->add("down2", std::make_shared<Linear>(32, 16)).add("keep2", std::make_shared<Stash>("narrow"));
+  model->add("middle", std::make_shared<Linear>(16, 16)).add("relu2", std::make_shared<ReLU>());
   model->add("keep3", std::make_shared<Stash>("hidden"));  // for the loss
   model->add("add", std::make_shared<AddStashed>("narrow"));
-  model->add("up", std::make_shared<Linear>(16, 32)).add("relu4", std::make_shared<ReLU>());
+  model->add("up", std::make_shared<Linear>(16, 32)).add("relu3", std::make_shared<ReLU>());
   model->add("cat", std::make_shared<CatStashed>("wide", 32)).add("out", std::make_shared<Linear>(64, 4));
   return model;
 }
@@ -43,32 +43,38 @@ Tensor corrected_loss(const Tensor& y, const Tensor& target) {
 }
 const LossFunction kCorrectedLoss(corrected_loss, Reduction::mean);
 
-Weights train(const PipeInput& x, const Tensor& target, int ranks, const char* schedule) {
+/// Returns the features [N, 16] and the forecast [N, 4], which are side by side in a sample.
+PipeInput input_of(const Tensor& x) { return {narrow_columns(x, 0, 16), {{"forecast", narrow_columns(x, 16, 4)}}}; }
+
+Weights train(const RunOptions& options, int ranks, const char* schedule = "1f1b") {
   const auto model = make_model();
-  Pipe pipe(model,
-            {.chunks = kChunks, .schedule = schedule, .ranks = ranks, .loss = kCorrectedLoss, .optimizer = adam()});
-  for (int step = 0; step < kSteps; ++step) {
-    pipe.train_step(x, target);
-  }
+  Pipe pipe(model, {.schedule = schedule, .ranks = ranks, .loss = kCorrectedLoss, .optimizer = adam()});
+  Run run(options, pipe.role());
+  pipe.place(input_of(Tensor::zeros({kBatch, 20})));
+  run.set_up_checkpoints({kData, kData}, *model, pipe.optimizer());
+  train_epochs(run, kData, kBatch, [&](const Batch& b) { return pipe.train_step(input_of(b.inputs), b.targets); });
   return weights_in(*model);
 }
 
-Weights train_by_hand(const PipeInput& x, const Tensor& target) {
+Weights train_by_hand() {
   const auto model = make_model();
   model->materialize(1);
   Adam optimizer(model->named_parameters());
-  for (int step = 0; step < kSteps; ++step) {
-    backward_by_hand(*model, x, target, kCorrectedLoss);
+  train_epochs_by_hand(kEpochs, kData, kBatch, [&](const Batch& b) {
+    backward_by_hand(*model, input_of(b.inputs), b.targets, kCorrectedLoss);
     optimizer.step();
     optimizer.zero_grad();
-  }
+  });
   return weights_in(*model);
 }
 
-int main() {
-  const PipeInput x(random_numbers({22, 16}, "x"), {{"forecast", random_numbers({22, 4}, "forecast")}});
-  const Tensor target = random_numbers({22, 4}, "target");
-  print_comparison({train_by_hand(x, target), train(x, target, 1, "1f1b"), train(x, target, 4, "1f1b"),
-                    train(x, target, 4, "gpipe"), train(x, target, 2, "interleaved"), train(x, target, 2, "zbv")});
+int main(int argc, char** argv) {
+  const RunOptions run{.epochs = kEpochs, .batch_size = kBatch, .labels = 0};
+  if (argc > 2) {
+    train(run_options(argc, argv, kBatch), std::stoi(argv[2]));
+  } else {
+    print_comparison({train_by_hand(), train(run, 1), train(run, 4), train(run, 4, "gpipe"),
+                      train(run, 2, "interleaved"), train(run, 2, "zbv")});
+  }
   return 0;
 }

@@ -20,7 +20,7 @@ void train(const RunOptions& options, int ranks) {
   model->add("fc3", std::make_shared<Linear>(64, 10));
   Pipe pipe(model, {.chunks = 4, .ranks = ranks, .optimizer = adamw({.learning_rate = 0.001})});
 
-  Run run(options, pipe.devices());  // prints, measures and saves; on Ctrl-C finishes the step, saves and exits
+  Run run(options, pipe.role());  // prints, measures and saves; on Ctrl-C finishes the step, saves and exits
   const TrainTest data = generate({.train = 4000, .test = 500});
   pipe.place({options.batch_size, 3, 32, 32});  // allocates the layers on their ranks
   pipe.optimizer().clip_norm(1);

@@ -37,7 +37,7 @@ std::shared_ptr<Sequential> make_model() {
 Weights train(const RunOptions& options, int ranks) {
   const auto model = make_model();
   Pipe pipe(model, {.chunks = kChunks, .ranks = ranks, .optimizer = sgd({.learning_rate = 0.05})});
-  Run run(options, pipe.devices());
+  Run run(options, pipe.role());
   pipe.place({Tensor::zeros({14, 6}, DType::int32), {{"features", Tensor::zeros({14, 4})}}});  // only shapes and types
   run.set_up_checkpoints({kTokens, kTokens}, *model, pipe.optimizer());
   Loader tokens(kTokens, kLoader);

@@ -32,9 +32,9 @@ trains() {
   [[ $last =~ ^correct:\ 2[45][0-9]\ of\ 256$ ]] || fail "$1: expected 'correct: 240 of 256' or better, got '$last'"
 }
 
-# builds_outside PREFIX NAME: the example's project, with the Stagecoach that is installed there.
+# builds_outside PREFIX NAME: the example's project, with the Stagecoach and the examples that are installed there.
 builds_outside() {
-  quietly cmake -G Ninja -S docs/examples/outside -B "$scratch/$2" "-DCMAKE_PREFIX_PATH=$1" -DCMAKE_BUILD_TYPE=Release \
+  quietly cmake -G Ninja -S "$1/share/stagecoach/examples/outside" -B "$scratch/$2" "-DCMAKE_PREFIX_PATH=$1" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
   grep --quiet --fixed-strings "Stagecoach_DIR:PATH=$1/" "$scratch/$2/CMakeCache.txt" ||
     fail "find_package found another Stagecoach than that in $1"
