@@ -26,10 +26,9 @@ class CatStashed final : public Unstash {
 std::shared_ptr<Sequential> make_model() {
   auto model = std::make_shared<Sequential>();
   model->add("down1", std::make_shared<Linear>(16, 32)).add("relu1", std::make_shared<ReLU>());
-  model->add("keep1", std::make_shared<Stash>("wide"));
-  model->add("down2", std::make_shared<Linear>(32, 16)).add("keep2", std::make_shared<Stash>("narrow"));
-  model->add("middle", std::make_shared<Linear>(16, 16)).add("relu2", std::make_shared<ReLU>());
-  model->add("keep3", std::make_shared<Stash>("hidden"));  // for the loss
+  model->add("keep1", std::make_shared<Stash>("wide")).add("down2", std::make_shared<Linear>(32, 16));
+  model->add("keep2", std::make_shared<Stash>("narrow")).add("middle", std::make_shared<Linear>(16, 16));
+  model->add("relu2", std::make_shared<ReLU>()).add("keep3", std::make_shared<Stash>("hidden"));  // for the loss
   model->add("add", std::make_shared<AddStashed>("narrow"));
   model->add("up", std::make_shared<Linear>(16, 32)).add("relu3", std::make_shared<ReLU>());
   model->add("cat", std::make_shared<CatStashed>("wide", 32)).add("out", std::make_shared<Linear>(64, 4));
