@@ -23,6 +23,10 @@ std::shared_ptr<Module> LayerFactory::token_norm(std::int64_t width) const {
   return std::make_shared<LayerNorm>(width);
 }
 
+std::shared_ptr<Module> LayerFactory::attention(std::int64_t heads, AttentionMask mask) const {
+  return std::make_shared<Attention>(heads, mask);
+}
+
 std::shared_ptr<Module> LayerFactory::token_mean() const { return std::make_shared<TokenMean>(); }
 
 }  // namespace stagecoach

@@ -50,6 +50,8 @@ class LayerFactory {
   virtual std::shared_ptr<Module> patch_embedding(std::int64_t image_size, std::int64_t patch,
                                                   std::int64_t width) const;
   virtual std::shared_ptr<Module> token_norm(std::int64_t width) const;
+  /// Returns attention by so many heads, [N, T, 3 W] to [N, T, W] (see Attention).
+  virtual std::shared_ptr<Module> attention(std::int64_t heads, AttentionMask mask) const;
   virtual std::shared_ptr<Module> token_mean() const;
 
  private:

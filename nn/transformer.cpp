@@ -40,22 +40,23 @@ PositionEmbedding::PositionEmbedding(std::int64_t context, std::int64_t width, d
   add_child("drop", dropout_);
 }
 
+Tensor Attention::forward(const Tensor& x) { return attention(x, heads_, mask_); }
+
+Shape Attention::output_shape(const Shape& input) const { return attention_shape(input, heads_); }
+
 MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers,
                                        const BlockSettings& settings)
-    : heads_(layers.heads(heads)),
-      mask_(settings.mask),
+    : attention_(layers.attention(layers.heads(heads), settings.mask)),
       qkv_(layers.linear(width, 3 * width, Cut::outputs, 3, settings.init)),
       proj_(layers.linear(width, width, Cut::inputs, 1, settings.residual_init)) {
   add_child(settings.names.qkv, qkv_);
   add_child(settings.names.attn_proj, proj_);
 }
 
-Tensor MultiHeadAttention::forward(const Tensor& x) {
-  return proj_->forward(attention(qkv_->forward(x), heads_, mask_));
-}
+Tensor MultiHeadAttention::forward(const Tensor& x) { return proj_->forward(attention_->forward(qkv_->forward(x))); }
 
 Shape MultiHeadAttention::output_shape(const Shape& input) const {
-  return proj_->output_shape(attention_shape(qkv_->output_shape(input), heads_));
+  return proj_->output_shape(attention_->output_shape(qkv_->output_shape(input)));
 }
 
 Perceptron::Perceptron(std::int64_t width, std::int64_t hidden, const LayerFactory& layers,

@@ -55,6 +55,18 @@ struct BlockSettings {
   DropoutSettings dropout = {};                  ///< of these outputs
 };
 
+/// Attention without projections (see attention in core/ops.h): queries, keys and values [N, T, 3 W] to [N, T, W].
+class Attention final : public Module {
+ public:
+  explicit Attention(std::int64_t heads, AttentionMask mask = AttentionMask::none) : heads_(heads), mask_(mask) {}
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  std::int64_t heads_;
+  AttentionMask mask_;
+};
+
 /// Self-attention of all tokens, by several heads: [N, T, width] to [N, T, width]. One linear layer computes queries,
 /// keys and values, and another one mixes the heads' results (Vaswani et al. 2017, section 3.2.2). With the causal
 /// mask, an output depends on no later token.
@@ -66,9 +78,7 @@ class MultiHeadAttention final : public Module {
   Shape output_shape(const Shape& input) const override;
 
  private:
-  std::int64_t heads_;
-  AttentionMask mask_;
-  std::shared_ptr<Module> qkv_, proj_;
+  std::shared_ptr<Module> attention_, qkv_, proj_;
 };
 
 /// Two linear layers with GELU in its tanh form between them, applied to each token: […, width] to […, hidden] to

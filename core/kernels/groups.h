@@ -15,22 +15,22 @@ namespace stagecoach {
 namespace cpu {
 struct Tables;
 using AddRows = void(Tables& tables);
-AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
-    add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
+AddRows add_attention, add_attention_part, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
+    add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
 /// Returns tables that `groups` fill. Throws Error if a row is empty.
 Tables make_tables(std::initializer_list<AddRows*> groups);
 }  // namespace cpu
 
 namespace cuda {
 using AddRows = void(Kernels& table);
-AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
-    add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
+AddRows add_attention, add_attention_part, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
+    add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
 }  // namespace cuda
 
 namespace costs {
 using AddRows = void(KernelCosts& table);
-AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
-    add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
+AddRows add_attention, add_attention_part, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
+    add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
 }  // namespace costs
 
 /// Returns the rows of a table in their order, as functions of one type.

@@ -43,8 +43,8 @@ const KernelCosts& kernel_costs() {
     using namespace costs;
     KernelCosts filled{};
     for (costs::AddRows* add_rows :
-         {add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear,
-          add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens}) {
+         {add_attention, add_attention_part, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
+          add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens}) {
       add_rows(filled);
     }
     require_rows("costs", filled);

@@ -106,6 +106,20 @@ struct KernelTable {
   Result (*attention_grad)(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, AttentionMask mask,
                            Tensor& grad_qkv);
 
+  // ---- attention_part: attention of queries q [N, S, W] to a part of the keys and values, kv [N, K, 2 W] side by
+  // side. The mask causal hides from query t what follows key t + K - S. log_sums [N, heads, S]
+
+  /// y [N, S, W] = softmax(q k^T / sqrt(W / heads)) v over these keys; log_sums = log(sum of exp(q k^T / sqrt(W /
+  /// heads))).
+  Result (*attention_part)(const Tensor& q, const Tensor& kv, std::int64_t heads, AttentionMask mask, Tensor& y,
+                           Tensor& log_sums);
+  /// Computes what these keys contribute to the gradients, given y and log_sums over all keys.
+  Result (*attention_part_grad)(const Tensor& grad_y, const Tensor& y, const Tensor& q, const Tensor& kv,
+                                const Tensor& log_sums, std::int64_t heads, AttentionMask mask, Tensor& grad_q,
+                                Tensor& grad_kv);
+  /// Merges attention to one part of the keys into that to others: y and log_sums become those over all of these keys.
+  Result (*merge_attention)(const Tensor& part, const Tensor& part_log_sums, Tensor& y, Tensor& log_sums);
+
   // ---- tokens: x [N, T, C]
 
   /// y [N, C, T]

@@ -5,6 +5,7 @@
 
 #include "core/ops.h"
 #include "core/ops/record.h"
+#include "parallel/tensor_parallel/copy_tokens.h"
 
 namespace stagecoach {
 namespace {
@@ -39,27 +40,21 @@ Tensor all_reduced(const Tensor& x, const TensorGroup& group) {
   return sum;
 }
 
-/// Returns x [N, T, C] as a matrix whose columns are the tokens' features, [N, T C].
-Tensor as_samples(const Tensor& x) { return x.alias({x.size(0), x.size(1) * x.size(2)}, x.offset()); }
-
 Tensor tokens_of_rank(const Tensor& x, const TensorGroup& group) {
   Tensor mine = empty_like(x, own_tokens_shape(x.shape(), group.ranks));
-  Tensor samples = as_samples(mine);
-  kernels(x.device()).copy_columns(as_samples(x), group.rank * samples.size(1), 0, samples.size(1), samples);
+  copy_tokens(x, group.rank * mine.size(1), 0, mine.size(1), mine);
   return mine;
 }
 
 Tensor gathered(const Tensor& x, const TensorGroup& group) {
   const Shape whole = x.shape().with(1, x.size(1) * group.ranks);
   Tensor all = empty_like(x, whole);
-  Tensor samples = as_samples(all);
-  const std::int64_t columns = x.size(1) * x.size(2);
   std::int64_t start = 0;
   const std::vector<Tensor> parts =
       group.comm == nullptr ? std::vector<Tensor>(static_cast<std::size_t>(group.ranks), x) : group.comm->all_gather(x);
   for (const Tensor& part : parts) {
-    kernels(x.device()).copy_columns(as_samples(part), 0, start, columns, samples);
-    start += columns;
+    copy_tokens(part, 0, start, x.size(1), all);
+    start += x.size(1);
   }
   return all;
 }
@@ -68,12 +63,11 @@ Tensor gathered(const Tensor& x, const TensorGroup& group) {
 /// one after another: [ranks N, T / ranks, C].
 Tensor summed_and_scattered(const Tensor& x, const TensorGroup& group) {
   const Shape own_shape = own_tokens_shape(x.shape(), group.ranks);
-  const std::int64_t columns = own_shape[1] * own_shape[2];
   const std::int64_t samples = x.size(0);
   Tensor by_rank = empty_like(x, own_shape.with(0, samples * group.ranks));
   for (int rank = 0; rank < group.ranks; ++rank) {
-    Tensor part = by_rank.alias({samples, columns}, rank * samples * columns);
-    kernels(x.device()).copy_columns(as_samples(x), rank * columns, 0, columns, part);
+    Tensor part = by_rank.alias(own_shape, rank * own_shape.numel());
+    copy_tokens(x, rank * own_shape[1], 0, own_shape[1], part);
   }
   return group.comm == nullptr ? by_rank.narrow(0, samples).detach() : group.comm->reduce_scatter(by_rank);
 }

@@ -113,6 +113,37 @@ TEST_P(TokenTwins, AttentionGrad) {
   }
 }
 
+/// Samples, queries, keys, width, heads.
+const std::array<std::int64_t, 5> kAttentionParts[] = {{1, 1, 1, 1, 1},    {2, 5, 9, 6, 2},     {1, 17, 17, 36, 2},
+                                                       {2, 64, 70, 64, 4}, {1, 130, 300, 8, 2}, {0, 4, 4, 6, 2}};
+
+TEST_P(TokenTwins, AttentionPart) {
+  for (const auto& [samples, queries, keys, width, heads] : kAttentionParts) {
+    SCOPED_TRACE(fmt::format("{} samples, {} queries, {} keys, width {}", samples, queries, keys, width));
+    const Tensor q = random({samples, queries, width}, "q");
+    const Tensor kv = random({samples, keys, 2 * width}, "kv");
+    const Shape sums{samples, heads, queries};
+    for (const AttentionMask mask : kMasks) {
+      expect_twins(
+          {random(q.shape(), "grad"), q, kv, unset(q.shape()), unset(sums), unset(q.shape()), unset(kv.shape())},
+          [h = heads, mask](const Kernels& k, Tensors& t) {
+            k.attention_part(t[1], t[2], h, mask, t[3], t[4]);
+            k.attention_part_grad(t[0], t[3], t[1], t[2], t[4], h, mask, t[5], t[6]);
+          },
+          keys);
+    }
+  }
+}
+
+TEST_P(TokenTwins, MergeAttention) {
+  for (const auto& [samples, queries, keys, width, heads] : kAttentionParts) {
+    const Shape shape{samples, queries, width};
+    const Shape sums{samples, heads, queries};
+    expect_twins({random(shape, "part"), random(sums, "part sums"), random(shape, "y"), random(sums, "sums")},
+                 [](const Kernels& k, Tensors& t) { k.merge_attention(t[0], t[1], t[2], t[3]); });
+  }
+}
+
 // Scores that exp cannot take, and whose maximum grows from token to token.
 TEST_P(TokenTwins, AttentionOfLargeNumbers) {
   const Shape shape{1, 150, 3 * 16};

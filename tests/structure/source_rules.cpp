@@ -42,6 +42,7 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
     {"data_parallel/sharded", {"comm", "data_parallel"}},
     {"tensor_parallel", {"comm"}},
+    {"sequence_parallel", {"comm", "tensor_parallel"}},
     {"training", {"comm", "launch", "pipeline", "tensor_parallel"}},
     {"wrappers",
      {"comm", "launch", "schedule", "pipeline", "data_parallel", "data_parallel/sharded", "tensor_parallel"}},

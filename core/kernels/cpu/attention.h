@@ -22,8 +22,10 @@ struct AttentionShape {
   std::int64_t width;    ///< W
   std::int64_t heads;
   AttentionMask mask = AttentionMask::none;
-  /// Returns how many tokens, from the first one on, token t sees.
-  std::int64_t visible(std::int64_t t) const { return mask == AttentionMask::causal ? t + 1 : tokens; }
+  std::int64_t earlier = 0;  ///< tokens before the first query, which are keys only (see attention_part)
+  std::int64_t keys() const { return earlier + tokens; }
+  /// Returns how many keys, from the first one on, query t sees.
+  std::int64_t visible(std::int64_t t) const { return mask == AttentionMask::causal ? earlier + t + 1 : keys(); }
   std::int64_t head_width() const { return width / heads; }  ///< D
   template <class T>
   T scale() const {

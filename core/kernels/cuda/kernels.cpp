@@ -24,8 +24,8 @@ const Kernels& kernels() {
   static const Kernels table = [] {
     Kernels filled{};
     for (AddRows* add_rows :
-         {add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear,
-          add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens}) {
+         {add_attention, add_attention_part, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
+          add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens}) {
       add_rows(filled);
     }
     require_rows("cuda", filled);
