@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/parse_json.h"
+#include "core/base/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -85,13 +86,16 @@ std::string epoch_json(const EpochResult& r) {
   return json.dump();
 }
 
-std::int64_t epoch_of_json(const std::string& line) try {
-  const auto json = parse_json<nlohmann::json>(line, "the line");
-  const bool is_epoch = json.is_object() && json.contains("event") && json["event"] == "epoch" &&
-                        json.contains("epoch") && json["epoch"].is_number_integer();
-  return is_epoch ? json["epoch"].get<std::int64_t>() : 0;
-} catch (const DataError&) {
-  return 0;
+std::optional<std::int64_t> epoch_of_json(const std::string& line, const std::string& where) {
+  constexpr const char* kAdvice = "correct the line, or move the file away to continue without its metrics";
+  const auto json = parse_json<nlohmann::json>(line, where + ": expected a JSON object, but the line", kAdvice);
+  throw_if<DataError>(!json.is_object(), "{}: expected a JSON object, got another value; {}", where, kAdvice);
+  if (!json.contains("event") || json["event"] != "epoch") {
+    return std::nullopt;
+  }
+  throw_if<DataError>(!json.contains("epoch") || !json["epoch"].is_number_integer() || json["epoch"] < 0,
+                      "{}: 'epoch' must be a whole number of 0 or more; {}", where, kAdvice);
+  return json["epoch"].get<std::int64_t>();
 }
 
 }  // namespace stagecoach

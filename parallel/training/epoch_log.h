@@ -62,7 +62,8 @@ struct EpochResult {
 std::string epoch_line(const EpochResult& result);
 /// Returns the object for metrics.jsonl as one line, without a newline.
 std::string epoch_json(const EpochResult& result);
-/// Returns the epoch of a line of metrics.jsonl; 0 if the line is not about an epoch.
-std::int64_t epoch_of_json(const std::string& line);
+/// Returns the epoch of a line of metrics.jsonl, which `where` names; none if the line is about something else. Throws
+/// DataError if the line is damaged.
+std::optional<std::int64_t> epoch_of_json(const std::string& line, const std::string& where);
 
 }  // namespace stagecoach

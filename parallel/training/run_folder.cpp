@@ -24,18 +24,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the lines of metrics.jsonl about epochs before `epoch`.
-std::string metrics_before(const fs::path& path, std::int64_t epoch) {
-  if (!fs::exists(path)) {
-    return "";
-  }
-  std::istringstream lines(read_text(path, "move it away to continue without the metrics of earlier epochs"));
+/// Returns the lines of metrics.jsonl without those about `epoch` and later epochs, which are trained again, and
+/// reports epochs that are missing. Throws DataError if a line is damaged: the file is about to be written anew,
+/// without it.
+std::string metrics_before(const fs::path& path, std::int64_t epoch, const RunOptions& options) {
   std::string kept;
-  for (std::string line; std::getline(lines, line);) {
-    const std::int64_t about = epoch_of_json(line);
-    if (about > 0 && about < epoch) {
-      kept += line + "\n";
+  std::set<std::int64_t> epochs;
+  if (fs::exists(path)) {
+    std::istringstream lines(read_text(path, "move it away to continue without its metrics"));
+    int number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      const bool is_blank = line.find_first_not_of(" \t\r") == std::string::npos;
+      const auto about =
+          is_blank ? std::nullopt : epoch_of_json(line, fmt::format("{}, line {}", path.string(), number));
+      if (about.value_or(0) < epoch) {
+        kept += line + "\n";
+      }
+      if (about && *about < epoch) {
+        epochs.insert(*about);
+      }
     }
+  }
+  if (static_cast<std::int64_t>(epochs.size()) + 1 < epoch) {
+    options.print_line(fmt::format("note: {} has the metrics of {} of the {} epochs before", printable(path.string()),
+                                   epochs.size(), epoch - 1));
   }
   return kept;
 }
@@ -125,16 +138,11 @@ void RunFolder::begin(const Progress& progress, const std::string& profile) {
   if (!is_writer()) {
     return;
   }
+  if (!resumed_.empty()) {
+    metrics_ = metrics_before(resumed_ / run_files::kMetrics, progress.epoch, options_);
+  }
   remove_abandoned_files(folder_);
   checkpoints().remove_abandoned();
-  if (!resumed_.empty()) {
-    const fs::path metrics = resumed_ / run_files::kMetrics;
-    metrics_ = metrics_before(metrics, progress.epoch);
-    if (const auto found = std::count(metrics_.begin(), metrics_.end(), '\n'); found + 1 < progress.epoch) {
-      options_.print_line(fmt::format("note: {} has the metrics of {} of the {} epochs before",
-                                      printable(metrics.string()), found, progress.epoch - 1));
-    }
-  }
   if (resumed_.empty() || !fs::equivalent(folder_, resumed_)) {
     move_earlier_run(folder_, options_);
   } else {

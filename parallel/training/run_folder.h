@@ -41,7 +41,8 @@ class RunFolder {
   const std::optional<Fingerprint>& data() const { return data_; }
   /// Begins to write to the locked folder: removes incomplete files that killed programs left, moves the files of an
   /// earlier run to `earlier-1` (or -2, …) in the folder, and writes config.json, the text `profile` of profile.json
-  /// unless it is empty, and, for a resumed run, the metrics of the epochs before `progress`.
+  /// unless it is empty, and, for a resumed run, the metrics of the epochs before `progress`. Throws DataError, and
+  /// writes nothing, if a line of these metrics is damaged.
   void begin(const Progress& progress, const std::string& profile = "");
 
   /// Saves the run, to be resumed at `next`: the shards of the ranks in `layers`, the weights, the line of metrics

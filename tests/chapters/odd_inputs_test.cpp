@@ -64,6 +64,35 @@ TEST_F(OddInputs, MetricsThatAreMissingAreCounted) {
       << outcome.out;
 }
 
+TEST_F(OddInputs, MetricsThatAreDamagedAreNotReplaced) {
+  make_run(2);
+  const fs::path metrics = folder() / "run/metrics.jsonl";
+  const std::string good = read_bytes(metrics);
+  const std::string first = good.substr(0, good.find('\n'));
+  const std::string second = good.substr(first.size());
+  const std::string nul(1, '\0');
+  struct Damage {
+    std::string text, line, problem;
+  };
+  const Damage all[] = {{good + nul + " appended damage", "line 3", "is not valid JSON"},
+                        {good + "junk\n", "line 3", "is not valid JSON"},
+                        {good + nul, "line 3", "is not valid JSON"},
+                        {first + nul + second, "line 1", "is not valid JSON"},
+                        {first + " x" + second, "line 1", "is not valid JSON"},
+                        {first + " {}" + second, "line 1", "is not valid JSON"},
+                        {"{\"epoch\":1," + first.substr(1) + second, "line 1", "contains 'epoch' twice"}};
+  for (const auto& [text, line, problem] : all) {
+    write_bytes(metrics, text);
+    expect_line(ch01({"--resume", "run", "--epochs", "3"}), 3,
+                {"run/metrics.jsonl, " + line, problem, "; correct the line, or move the file away"});
+    EXPECT_EQ(read_bytes(metrics), text) << "what was refused stays";
+    EXPECT_FALSE(fs::exists(folder() / "run/checkpoints/epoch-4-step-0"));
+  }
+  write_bytes(metrics, first + "\n{\"event\":\"note\"}" + second);
+  EXPECT_EQ(ch01({"--resume", "run", "--epochs", "3"}).exit_code, 0);
+  EXPECT_TRUE(read_bytes(metrics).starts_with(first + "\n{\"event\":\"note\"}" + second)) << "it is about no epoch";
+}
+
 TEST_F(OddInputs, ACheckpointThatCannotBeLookedAtIsLeftOut) {
   make_run(2);
   const fs::path newest = folder() / "run/checkpoints/epoch-3-step-0/manifest.safetensors";

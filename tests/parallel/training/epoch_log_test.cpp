@@ -3,6 +3,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <optional>
+#include <string>
+
+#include "core/base/error.h"
+#include "tests/support/errors.h"
+
 namespace stagecoach {
 namespace {
 
@@ -72,11 +78,20 @@ TEST(EpochLog, HasTheLossOfATest) {
 }
 
 TEST(EpochLog, EpochOfLine) {
-  EXPECT_EQ(epoch_of_json(epoch_json(kResult)), 3);
-  EXPECT_EQ(epoch_of_json("{\"event\":\"other\",\"epoch\":3}"), 0);
-  EXPECT_EQ(epoch_of_json("{\"event\":\"epoch\",\"epo"), 0);
-  EXPECT_EQ(epoch_of_json(epoch_json(kResult) + std::string("\0damage", 7)), 0);
-  EXPECT_EQ(epoch_of_json(""), 0);
+  EXPECT_EQ(epoch_of_json(epoch_json(kResult), ""), 3);
+  EXPECT_EQ(epoch_of_json("{\"event\":\"other\",\"epoch\":3}", ""), std::nullopt);
+  const std::string damage[] = {"{\"event\":\"epoch\",\"epo",
+                                epoch_json(kResult) + std::string("\0damage", 7),
+                                epoch_json(kResult) + " {}",
+                                "[1]",
+                                "{\"event\":\"epoch\"}",
+                                "{\"event\":\"epoch\",\"epoch\":-1}",
+                                "{\"event\":\"epoch\",\"epoch\":1,\"epoch\":2}"};
+  for (const std::string& line : damage) {
+    EXPECT_TRUE(test::fails_with<DataError>({"FILE, line 2: ", "; correct the line, or move the file away"}, [&] {
+      epoch_of_json(line, "FILE, line 2");
+    })) << line;
+  }
 }
 
 }  // namespace
