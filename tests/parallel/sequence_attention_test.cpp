@@ -29,7 +29,7 @@ using test::random_tensor;
 using test::same_bytes;
 using test::world_of;
 
-constexpr std::int64_t kSequences = 2;
+constexpr std::int64_t kCutSamples = 2;
 constexpr std::int64_t kSequenceHeads = 8;
 constexpr std::int64_t kSequenceWidth = 24;
 
@@ -65,7 +65,7 @@ class SequenceAttention : public ::testing::TestWithParam<std::tuple<int, Sequen
   };
   template <class Attend>
   static Result result_of(DType dtype, const Attend& attend) {
-    const Tensor qkv = random_leaf({kSequences, tokens_for(ranks()), 3 * kSequenceWidth}, "qkv", dtype);
+    const Tensor qkv = random_leaf({kCutSamples, tokens_for(ranks()), 3 * kSequenceWidth}, "qkv", dtype);
     const Tensor y = attend(qkv);
     backward(y, random_tensor(y.shape(), "upstream", dtype));
     return {y.detach(), qkv.grad()};
@@ -103,12 +103,12 @@ TEST_P(SequenceAttention, OfRanksHasTheBytesOfSlices) {
     const TokenParts parts{ranks(), tested().mask};
     launch(world_of(ranks()), [&](Rank& rank) {
       const Tensor whole =
-          random_tensor({kSequences, tokens_for(ranks()), 3 * kSequenceWidth}, "qkv", dtype, rank.device);
+          random_tensor({kCutSamples, tokens_for(ranks()), 3 * kSequenceWidth}, "qkv", dtype, rank.device);
       const Tensor qkv = cut_tokens(whole, parts, rank.index).set_requires_grad(true);
       const Tensor y = sequence_attention(qkv, kSequenceHeads, tested().mask, tested().exchange,
                                           {.ranks = rank.world, .rank = rank.index, .comm = &rank.comm});
       const Tensor upstream =
-          random_tensor({kSequences, tokens_for(ranks()), kSequenceWidth}, "upstream", dtype, rank.device);
+          random_tensor({kCutSamples, tokens_for(ranks()), kSequenceWidth}, "upstream", dtype, rank.device);
       backward(y, cut_tokens(upstream, parts, rank.index));
       EXPECT_TRUE(same_bytes(y, cut_tokens(wanted.y, parts, rank.index))) << "rank " << rank.index;
       EXPECT_TRUE(same_bytes(qkv.grad(), cut_tokens(wanted.grad, parts, rank.index))) << "rank " << rank.index;
@@ -120,7 +120,7 @@ TEST_P(SequenceAttention, SendsTheBytesOfTheFormulas) {
   launch(world_of(ranks()), [](Rank& rank) {
     const double c = rank.world;
     const double features =
-        static_cast<double>(kSequences * tokens_for(rank.world) * kSequenceWidth) / c * sizeof(float);
+        static_cast<double>(kCutSamples * tokens_for(rank.world) * kSequenceWidth) / c * sizeof(float);
     const auto sent_in = [&](const auto& pass) {
       const auto sum = [&] {
         double all = 0;
@@ -135,7 +135,7 @@ TEST_P(SequenceAttention, SendsTheBytesOfTheFormulas) {
     };
     Tensor y;
     const double forward = sent_in([&] {
-      const Tensor qkv = random_leaf({kSequences, tokens_for(rank.world) / rank.world, 3 * kSequenceWidth}, "qkv",
+      const Tensor qkv = random_leaf({kCutSamples, tokens_for(rank.world) / rank.world, 3 * kSequenceWidth}, "qkv",
                                      DType::float32, rank.device);
       y = sequence_attention(qkv, kSequenceHeads, tested().mask, tested().exchange,
                              {.ranks = rank.world, .rank = rank.index, .comm = &rank.comm});
@@ -206,7 +206,7 @@ TEST(SequenceLayers, MakeBlocksWithTheBytesOfSlices) {
   STAGECOACH_NEEDS_RANKS(kRanks);
   const TokenParts parts{kRanks, AttentionMask::causal};
   const BlockSettings settings{.mask = AttentionMask::causal};
-  const Tensor x = random_tensor({kSequences, 32, kSequenceWidth}, "x", DType::float32);
+  const Tensor x = random_tensor({kCutSamples, 32, kSequenceWidth}, "x", DType::float32);
   TransformerBlock oracle(kSequenceWidth, kSequenceHeads, SequenceLayers(kRanks, SequenceExchange::ring), settings);
   oracle.materialize(1);
   const Tensor wanted = oracle.forward(x);
